@@ -1,0 +1,84 @@
+/* fork.c: the process mutex, the list of open handles, and what happens to both when a child is
+ * made.
+ *
+ * A forked child inherits the open file description, and with it the locks on the slots' bytes:
+ * they would keep a dead parent alive for as long as the child runs. So no descriptor exists
+ * outside the list, the list changes under the mutex only, and the child closes all of them before
+ * it runs. */
+#define _GNU_SOURCE
+#include "internal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+static pthread_mutex_t process_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct pix_segment *handles;
+
+static void before_fork(void)
+{
+    process_lock_always();
+}
+
+static void after_fork_in_parent(void)
+{
+    process_unlock();
+}
+
+static void after_fork_in_child(void)
+{
+    /* The parent's other threads do not exist here, those that waited for the mutex included: begin
+     * with a fresh one. */
+    (void)pthread_mutex_init(&process_mutex, NULL);
+    for (struct pix_segment *segment = handles; segment != NULL; segment = segment->next) {
+        if (segment->descriptor >= 0)
+            sys_close(segment->descriptor);
+        segment->descriptor = -1;
+        for (unsigned i = 0; i < PIX_WORDS; i++)
+            segment->own[i] = 0;
+    }
+}
+
+/* Before any handle can exist, so also before any descriptor that needs it. The only failure is
+ * lack of memory while the module loads; a core that cannot keep its promise must not run. */
+__attribute__((constructor)) static void install_fork_handlers(void)
+{
+    if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
+        __builtin_trap();
+}
+
+int process_lock(uint64_t *deadline_ns)
+{
+    if (pthread_mutex_trylock(&process_mutex) == 0)
+        return PIX_OK;
+    uint64_t deadline = deadline_of(deadline_ns);
+    struct timespec until = {.tv_sec = (time_t)(deadline / UINT64_C(1000000000)),
+                             .tv_nsec = (long)(deadline % UINT64_C(1000000000))};
+    return pthread_mutex_clocklock(&process_mutex, CLOCK_MONOTONIC, &until) == 0 ? PIX_OK
+                                                                                 : PIX_BUSY;
+}
+
+void process_lock_always(void)
+{
+    (void)pthread_mutex_lock(&process_mutex); /* a plain mutex: cannot fail */
+}
+
+void process_unlock(void)
+{
+    (void)pthread_mutex_unlock(&process_mutex);
+}
+
+void process_register(struct pix_segment *segment)
+{
+    segment->next = handles;
+    handles = segment;
+}
+
+void process_forget(struct pix_segment *segment)
+{
+    struct pix_segment **link = &handles;
+    while (*link != NULL && *link != segment)
+        link = &(*link)->next;
+    if (*link == segment)
+        *link = segment->next;
+}

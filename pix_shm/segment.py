@@ -1,0 +1,330 @@
+"""One agent directory's segment, as this process sees it.
+
+``csrc/pix_shm.h`` describes the shared memory and its locks. This module names the segment, makes
+it, keeps it mapped, and replaces the mapping once the segment was removed or this process is a
+forked child. Nothing here raises for what is wrong with a segment: that is kept as
+:attr:`Segment.problem`, and callers fall back to what they know themselves.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+from errno import EACCES, EIO
+from time import monotonic, sleep, time
+
+from pix_shm._core import ffi, lib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Identity = tuple[int, int, int, int, int]
+
+SUMMARY: int = lib.PIX_AT_SUMMARY // 8
+REVISION: int = lib.PIX_AT_REVISION // 8
+RETIRED: int = 1 << lib.PIX_RETIRED_BIT
+
+LOOK_SECONDS: float = lib.PIX_LOOK_MS / 1000
+"""How often a reader looks around; within this time it notices what no word tells it."""
+
+START_SECONDS = 1.0
+"""How long :meth:`Segment.open` lets another process finish making the segment, where it may
+wait."""
+
+_TRIES = 8  # each needs somebody else to have removed the segment in between
+
+
+def segment_name(directory: str, user: int) -> str:
+    """Return the name of a directory's segment and of its semaphore: one slash, 29 characters.
+
+    ``directory`` is absolute and resolved. Layout and word size are part of the name, so that
+    programs which would read each other's segment wrongly do not meet.
+    """
+    try:
+        from _blake2 import blake2b  # a tenth of hashlib's import time
+    except ImportError:
+        from hashlib import blake2b
+    what = f"{lib.PIX_LAYOUT}/{ffi.sizeof('void *') * 8}/{user}/".encode() + os.fsencode(directory)
+    return "/pix-" + blake2b(what, digest_size=12).hexdigest()
+
+
+class Mapping:
+    """A mapped segment. The memory stays mapped while any view of it is in use."""
+
+    __slots__ = ("bytes", "handle", "words")
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        memory = ffi.gc(lib.pix_memory(handle), lambda _memory: lib.pix_close(handle))
+        self.bytes = memoryview(ffi.buffer(memory, lib.PIX_SIZE)).toreadonly()
+        self.words: memoryview[int] = self.bytes.cast("Q")
+
+
+class Segment:
+    """The segment of one agent directory; one object per directory and process, see
+    :func:`segment_of`.
+
+    Attributes:
+        directory: absolute path of the agent directory.
+        name: of segment and semaphore, with its leading slash.
+        mapping: the segment in use, or None where there is none (yet).
+        problem: why the segment cannot be used, in words, or None.
+        paused_until: the ``time.monotonic()`` until which lease changes leave the segment alone.
+        words: where the revision is read; a private stand-in where there is no mapping.
+        due: the ``time.monotonic()`` at which readers look around next.
+
+    """
+
+    __slots__ = (
+        "_announced",
+        "_lock",
+        "_private",
+        "directory",
+        "due",
+        "mapping",
+        "name",
+        "paused_until",
+        "problem",
+        "words",
+    )
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.name = segment_name(directory, os.geteuid())
+        self.mapping: Mapping | None = None
+        self.problem: str | None = None
+        self._announced: set[str] = set()
+        self.paused_until = 0.0
+        self.due = 0.0
+        self._private: memoryview[int] = memoryview(bytearray((REVISION + 1) * 8)).cast("Q")
+        self._private[REVISION] = int(time() * 1000)
+        self.words = self._private
+        self._lock = _thread.allocate_lock()
+
+    # --- which segment --------------------------------------------------------------------------
+
+    def open(self, *, create: bool, wait: bool = False) -> Mapping | None:
+        """Return the mapping in use, opening the segment where there is none.
+
+        With ``create``, a missing segment is made. With ``wait``, one that another process is
+        making is waited for, up to :data:`START_SECONDS`. A segment that cannot be used gives None,
+        and is :attr:`problem` from then on; a missing one that is not to be made gives None, and is
+        none.
+        """
+        mapping = self.mapping
+        return mapping if mapping is not None else self._replace(None, create, wait)
+
+    def renew(self, old: Mapping, *, create: bool) -> Mapping | None:
+        """Return the mapping that takes the place of ``old``, which was retired or left stale by a
+        fork; like :meth:`open` otherwise.
+        """
+        mapping = self.mapping
+        return mapping if mapping is not old else self._replace(old, create, False)
+
+    def _replace(self, old: Mapping | None, create: bool, wait: bool) -> Mapping | None:
+        until = monotonic() + (START_SECONDS if wait else 0)
+        while True:
+            with self._lock:
+                if self.mapping is not old:
+                    return self.mapping  # another thread was quicker
+                self.known_revision()
+                code = self._open_once(create)
+                old = self.mapping
+            if code != lib.PIX_STARTING or monotonic() >= until:
+                break
+            sleep(0.002)
+        if code != lib.PIX_OK and (create or code != lib.PIX_ABSENT):
+            self.note(code)
+        return self.mapping
+
+    def _open_once(self, create: bool) -> int:
+        self.mapping, self.words = None, self._private
+        opened = ffi.new("pix_segment **")
+        created = False
+        known = self._private[REVISION]
+        for _ in range(_TRIES):
+            code: int = lib.pix_open(self.name.encode(), known, created, opened)
+            if code == lib.PIX_OK:
+                self.mapping = Mapping(opened[0])
+                self.words = self.mapping.words
+                self.problem = None
+            if code != lib.PIX_ABSENT or not create:
+                return code
+            try:
+                created = _create(self.name)
+            except OSError as error:
+                ffi.errno = error.errno or EIO
+                return int(lib.PIX_SYSTEM)
+        return int(lib.PIX_ABSENT)
+
+    def look(self) -> tuple[int, bool] | None:
+        """Look around, as every reader does once a second.
+
+        Returns the summary word to believe and whether dead agents had to be left out of it; None
+        where there is no segment. Never creates one.
+        """
+        self.due = monotonic() + LOOK_SECONDS
+        mapping = self.open(create=False)
+        word, ghosts = ffi.new("uint64_t *"), ffi.new("int *")
+        for _ in range(_TRIES):
+            if mapping is None:
+                self.announce()
+                return None
+            code = lib.pix_look(mapping.handle, word, ghosts)
+            if code == lib.PIX_OK:
+                return word[0], bool(ghosts[0])
+            if code == lib.PIX_BUSY:  # a thread of this process is inside: look again soon
+                self.due = monotonic() + LOOK_SECONDS / 100
+                return mapping.words[SUMMARY], False
+            mapping = self.renew(mapping, create=False)
+        return None
+
+    def note(self, code: int) -> None:
+        """Keep the reason of a failed call as :attr:`problem`."""
+        reason = _REASONS.get(code) or os.strerror(ffi.errno)
+        self.problem = f"the segment {self.name} of {self.directory} cannot be used: {reason}"
+
+    def announce(self) -> None:
+        """Warn of the present :attr:`problem`, once each. Hold no lock: this runs code of others."""
+        problem = self.problem
+        if problem is None or problem in self._announced:
+            return
+        self._announced.add(problem)
+        import logging
+        import warnings
+
+        logging.getLogger("pix_shm").warning("%s", problem)
+        try:
+            warnings.warn(
+                f"{problem}; agent state is this process's own meanwhile",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        except RuntimeWarning:
+            pass  # made an error by a filter: it must not surface in a prompt's path
+
+    # --- the config's revision ------------------------------------------------------------------
+
+    def revision(self) -> int:
+        """Return the config revision: the segment's, or where there is none this process's own.
+
+        Revisions grow; compare them for *different*. Without a lock, in the time of a Python call.
+        """
+        word = self.words[REVISION]
+        if word < RETIRED and monotonic() < self.due:
+            return word
+        self.look()
+        return self.words[REVISION] & ~RETIRED
+
+    def known_revision(self) -> int:
+        """Return the highest revision that this process saw: a segment made anew starts above
+        it.
+        """
+        seen = self.words[REVISION] & ~RETIRED
+        self._private[REVISION] = max(self._private[REVISION], seen)
+        return self._private[REVISION]
+
+    def publish_config(self, identity: Identity) -> int:
+        """Make a new revision after the config file was replaced; returns it.
+
+        ``identity`` is (device, inode, size, mtime ns, ctime ns) of the new file. Where the segment
+        cannot be used the revision is this process's own, and others find the file by looking at
+        it.
+        """
+        return self._commit(identity, if_new=False)
+
+    def notice_config(self, identity: Identity) -> int:
+        """Say that the config file was seen to be ``identity``: makes a new revision unless the
+        segment knows that file already, so that one change becomes one revision however many notice
+        it. Returns the revision now. Never creates a segment.
+        """
+        return self._commit(identity, if_new=True)
+
+    def _commit(self, identity: Identity, if_new: bool) -> int:
+        known = self.known_revision()
+        revision = ffi.new("uint64_t *")
+        mapping = self.open(create=not if_new)
+        for _ in range(_TRIES):
+            if mapping is None:
+                break
+            code = lib.pix_commit(mapping.handle, identity, if_new, known, revision)
+            if code == lib.PIX_OK:
+                self.problem = None
+                return int(revision[0])
+            if code not in (lib.PIX_RETIRED, lib.PIX_STALE):
+                self.note(code)
+                break
+            mapping = self.renew(mapping, create=not if_new)
+        self.announce()
+        # nobody can be told: the revision is ours alone
+        self._private[REVISION] = known + 1
+        return self._private[REVISION]
+
+    # --- fork -----------------------------------------------------------------------------------
+
+    def after_fork(self) -> None:
+        """In a forked child: the lock may be held by a thread that is not here; the mapping can be
+        read, and is replaced at the next look around, which is due at once.
+        """
+        self._lock = _thread.allocate_lock()
+        self.due = 0.0
+
+
+_REASONS = {
+    lib.PIX_ABSENT: "it is removed again and again",
+    lib.PIX_FOREIGN: "the name belongs to something that is not ours, or not private",
+    lib.PIX_MALFORMED: "its size or content is not that of a segment",
+    lib.PIX_STARTING: "another process is making it, and is not done",
+    lib.PIX_BUSY: "its lock is held by a process that lives and does not go on",
+    lib.PIX_FULL: "every slot belongs to a living agent",
+    lib.PIX_RETIRED: "it is removed again and again",
+    lib.PIX_STALE: "the handle is that of a parent process",
+}
+
+
+def _create(name: str) -> bool:
+    """Create the segment's empty file and its semaphore; False if the file is there already."""
+    import posix_ipc
+
+    # The semaphore first: who finds a segment should find where to sleep. Without one that can be
+    # trusted waiters sleep by the clock, so failing here is no problem.
+    try:
+        posix_ipc.Semaphore(name, posix_ipc.O_CREX, mode=0o600, initial_value=0).close()
+    except (posix_ipc.Error, OSError):
+        pass
+    try:
+        # Without a size: the core allocates, since a file that is merely truncated on a full tmpfs
+        # kills whoever touches it.
+        memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
+    except posix_ipc.ExistentialError:
+        return False
+    except posix_ipc.PermissionsError as error:
+        raise PermissionError(EACCES, str(error)) from error
+    except posix_ipc.Error as error:
+        raise OSError(EIO, str(error)) from error
+    try:
+        os.fchmod(memory.fd, 0o600)  # whatever the umask is
+    finally:
+        memory.close_fd()
+    return True
+
+
+_segments: dict[str, Segment] = {}
+
+
+def segment_of(directory: str) -> Segment:
+    """Return this process's :class:`Segment` for an absolute, resolved agent directory."""
+    segment = _segments.get(directory)
+    if segment is None:
+        # setdefault: two threads at once get the same one
+        segment = _segments.setdefault(directory, Segment(directory))
+    return segment
+
+
+def _after_fork() -> None:
+    for segment in list(_segments.values()):
+        segment.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
