@@ -30,13 +30,8 @@ static void after_fork_in_child(void)
     /* The parent's other threads do not exist here, those that waited for the mutex included: begin
      * with a fresh one. */
     (void)pthread_mutex_init(&process_mutex, NULL);
-    for (struct pix_segment *segment = handles; segment != NULL; segment = segment->next) {
-        if (segment->descriptor >= 0)
-            sys_close(segment->descriptor);
-        segment->descriptor = -1;
-        for (unsigned i = 0; i < PIX_WORDS; i++)
-            segment->own[i] = 0;
-    }
+    for (struct pix_segment *segment = handles; segment != NULL; segment = segment->next)
+        segment_leave(segment);
 }
 
 /* Before any handle can exist, so also before any descriptor that needs it. The only failure is

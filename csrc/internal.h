@@ -58,10 +58,13 @@ void lease_clear(struct pix_layout *map, unsigned slot);
 /* revision.c: wants the lock word */
 int revision_raise(struct pix_layout *map, uint64_t known_revision);
 
-/* segment.c: is this still the segment of its name? segment_check marks it retired where not, which
- * readers, who write nothing, must leave to others. */
-bool segment_is_current(struct pix_segment *segment, bool by_name);
+/* segment.c: is this still the segment of its name, and the descriptor still ours? PIX_OK,
+ * PIX_RETIRED or PIX_STALE. segment_check also marks a retired one so, which readers leave to
+ * others. */
+bool segment_has_name(const struct pix_segment *segment);
+int segment_look(struct pix_segment *segment, bool by_name);
 int segment_check(struct pix_segment *segment, bool by_name);
+void segment_leave(struct pix_segment *segment);
 
 /* The deadline of an operation that began to wait just now, unless it has one already. */
 static inline uint64_t deadline_of(uint64_t *deadline_ns)

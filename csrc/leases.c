@@ -273,13 +273,14 @@ static int look(struct pix_segment *segment, uint64_t *summary, int *ghosts)
 {
     const struct pix_layout *map = segment->map;
     uint64_t used[PIX_WORDS];
-    if (segment->descriptor < 0)
-        return PIX_STALE;
+    int result = segment_look(segment, true);
+    if (result != PIX_OK)
+        return result;
     /* acquire: pairs with store_sum; the slots counted below are at least as new */
     uint64_t word = atomic_load_explicit(&map->summary, memory_order_acquire);
     *summary = word;
     *ghosts = 0;
-    if ((word & PIX_RETIRED_MASK) != 0 || !segment_is_current(segment, true))
+    if ((word & PIX_RETIRED_MASK) != 0)
         return PIX_RETIRED;
     used_slots(map, used);
     if ((word & UINT32_MAX) != 0 && without_ghosts(segment, used)) {

@@ -71,7 +71,7 @@ enum {
     PIX_BUSY = -6,      /* its lock is held by a live process for longer than PIX_WAIT_MS */
     PIX_FULL = -7,      /* every slot belongs to a live process */
     PIX_RETIRED = -8,   /* removed or replaced: open the segment that has the name now */
-    PIX_STALE = -9      /* the handle was left, or belongs to the parent of this process */
+    PIX_STALE = -9 /* the handle was left, is the parent's, or its descriptor was closed: reopen */
 };
 
 /* Where readers find things: offsets from the segment's start, from a slot's start, from the start
@@ -116,13 +116,16 @@ enum {
 /* One open segment in one process. The process-local half: never in shared memory. */
 typedef struct pix_segment pix_segment;
 
+/* Who opens: a process that joins, one that has just made the file, one that only reads. */
+enum { PIX_JOIN = 0, PIX_MADE = 1, PIX_READ = 2 };
+
 /* Open the segment `name` ("/..." of at most 30 bytes), never following a link, and verify it.
  * A segment that its creator left empty or unfinished is initialised by exactly one opener, with a
- * revision of the wall clock in milliseconds or known_revision + 1, whichever is more. `created`
- * says that the caller has just made the file: it is then removed again if it cannot be
- * initialised. *opened is set on PIX_OK only, and is given back with pix_close(). Fails with
- * SYSTEM, ABSENT, FOREIGN, MALFORMED, STARTING. Never waits. */
-int pix_open(const char *name, uint64_t known_revision, int created, pix_segment **opened);
+ * revision of the wall clock in milliseconds or known_revision + 1, whichever is more; one that has
+ * the name but is retired loses the name. Readers do neither: to them both are ABSENT. A file that
+ * PIX_MADE cannot initialise is removed again. *opened is set on PIX_OK only, and is given back
+ * with pix_close(). Fails with SYSTEM, ABSENT, FOREIGN, MALFORMED, STARTING. Never waits. */
+int pix_open(const char *name, uint64_t known_revision, int role, pix_segment **opened);
 
 /* Give up the descriptor and with it every slot of this handle: others see their owner gone. The
  * memory stays readable until pix_close(). Idempotent. */
@@ -168,7 +171,7 @@ int pix_commit(pix_segment *segment, const uint64_t identity[5], int if_new,
 int pix_look(pix_segment *segment, uint64_t *summary, int *ghosts);
 
 /* Which agents live now, by the kernel's word: bit N % 64 of live[N / 64] for slot N. Fails with
- * STALE. */
+ * RETIRED, STALE. */
 int pix_live(pix_segment *segment, uint64_t live[16]);
 /* cdef: end */
 

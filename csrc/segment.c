@@ -48,44 +48,69 @@ static void initialise(struct pix_layout *map, uint64_t known_revision)
     atomic_store_explicit(&map->layout, PIX_LAYOUT, memory_order_release);
 }
 
-static bool is_linked(int descriptor)
+/* Is the descriptor still that of the segment? A host that becomes a daemon closes every descriptor
+ * it does not know, and the number then belongs to some other file: whose bytes say nothing about
+ * who lives, and which is not ours to close. */
+static bool is_ours(const struct pix_segment *segment, struct stat *status)
 {
-    struct stat status;
-    return sys_fstat(descriptor, &status) == 0 && status.st_nlink > 0;
+    return segment->descriptor >= 0 && sys_fstat(segment->descriptor, status) == 0 &&
+           status->st_dev == segment->device && status->st_ino == segment->inode;
 }
 
-/* Give an empty or unfinished segment its size and content, unless another process is at it. The
- * start byte decides who, and is free again once that process is done or dead. */
-static int start(struct pix_segment *segment, uint64_t known_revision, bool created)
+/* Give an unfinished segment its size and content. The caller holds the start byte. */
+static int finish(struct pix_segment *segment, const struct stat *status, uint64_t known_revision)
 {
-    int descriptor = segment->descriptor;
-    if (sys_byte_lock(descriptor, PIX_START_BYTE) < 0)
-        return errno == EAGAIN || errno == EACCES ? PIX_STARTING : PIX_SYSTEM;
-    struct stat status;
-    int result = PIX_OK;
-    if (!is_linked(descriptor)) {
-        result = PIX_ABSENT; /* whoever was here before us gave up and removed it */
-    } else if (sys_fstat(descriptor, &status) < 0 ||
-               (status.st_size == 0 && sys_allocate(descriptor, PIX_SIZE) < 0) ||
-               (segment->map == NULL && (segment->map = sys_map(descriptor, PIX_SIZE)) == NULL)) {
-        int error = errno;
-        /* Nobody else can have begun to use it: we hold the start byte, and it is not started. */
-        if (created)
-            (void)sys_shm_unlink(segment->name);
-        errno = error;
-        result = PIX_SYSTEM;
-    } else {
-        result = verify_content(segment->map); /* somebody may have been quicker */
-        if (result == PIX_STARTING) {
-            initialise(segment->map, known_revision);
-            result = PIX_OK;
-        }
+    if (status->st_size == 0 && sys_allocate(segment->descriptor, PIX_SIZE) < 0)
+        return PIX_SYSTEM;
+    if (segment->map == NULL)
+        segment->map = sys_map(segment->descriptor, PIX_SIZE);
+    if (segment->map == NULL)
+        return PIX_SYSTEM;
+    int result = verify_content(segment->map);
+    if (result == PIX_STARTING) { /* nobody was quicker */
+        initialise(segment->map, known_revision);
+        result = PIX_OK;
     }
-    sys_byte_unlock(descriptor, PIX_START_BYTE);
     return result;
 }
 
-static int open_and_verify(struct pix_segment *segment, uint64_t known_revision, bool created)
+static bool is_retired(const struct pix_layout *map)
+{
+    return ((atomic_load_explicit(&map->summary, memory_order_relaxed) |
+             atomic_load_explicit(&map->revision, memory_order_relaxed)) &
+            PIX_RETIRED_MASK) != 0;
+}
+
+/* What wants the start byte: to finish a segment that was begun, or to remove the name of one that
+ * is retired. Whoever does either holds the byte of that very file, and looks first whether it
+ * still has the name: so each is done once, and to no other segment. */
+static int settle(struct pix_segment *segment, uint64_t known_revision, bool made)
+{
+    struct stat status;
+    if (sys_byte_lock(segment->descriptor, PIX_START_BYTE) < 0)
+        return errno == EAGAIN || errno == EACCES ? PIX_STARTING : PIX_SYSTEM;
+    int result;
+    if (!segment_has_name(segment) || !is_ours(segment, &status)) {
+        result = PIX_ABSENT; /* whoever was here before us removed it */
+    } else if (segment->map != NULL && verify_content(segment->map) == PIX_OK) {
+        result = is_retired(segment->map) ? PIX_ABSENT : PIX_OK;
+        if (result == PIX_ABSENT)
+            (void)sys_shm_unlink(segment->name); /* failing, it is found again by the next opener */
+    } else {
+        result = finish(segment, &status, known_revision);
+        int error = errno;
+        /* Nobody can use it yet: we hold the start byte, and it has no layout number. */
+        if (result == PIX_SYSTEM && made)
+            (void)sys_shm_unlink(segment->name);
+        errno = error;
+    }
+    int error = errno;
+    sys_byte_unlock(segment->descriptor, PIX_START_BYTE);
+    errno = error;
+    return result;
+}
+
+static int open_and_verify(struct pix_segment *segment, uint64_t known_revision, int role)
 {
     segment->descriptor = sys_shm_open(segment->name);
     if (segment->descriptor < 0) {
@@ -96,27 +121,34 @@ static int open_and_verify(struct pix_segment *segment, uint64_t known_revision,
     struct stat status;
     if (sys_fstat(segment->descriptor, &status) < 0)
         return PIX_SYSTEM;
+    segment->device = status.st_dev;
+    segment->inode = status.st_ino;
     int result = verify_file(&status);
     if (result != PIX_OK)
         return result;
-    segment->device = status.st_dev;
-    segment->inode = status.st_ino;
     if (status.st_size != 0) {
         segment->map = sys_map(segment->descriptor, PIX_SIZE);
         if (segment->map == NULL)
             return PIX_SYSTEM;
         result = verify_content(segment->map);
+    } else {
+        result = PIX_STARTING;
     }
-    if (status.st_size == 0 || result == PIX_STARTING)
-        result = start(segment, known_revision, created);
-    if (result == PIX_OK && !is_linked(segment->descriptor))
+    bool unsettled = result == PIX_STARTING || (result == PIX_OK && is_retired(segment->map));
+    if (unsettled && role == PIX_READ)
+        return PIX_ABSENT;
+    if (unsettled)
+        return settle(segment, known_revision, role == PIX_MADE);
+    if (result == PIX_OK && (!is_ours(segment, &status) || status.st_nlink == 0))
         result = PIX_ABSENT; /* removed while we looked */
     return result;
 }
 
-static void leave(struct pix_segment *segment)
+/* Also called in a forked child, where it may use nothing but system calls and our own memory. */
+void segment_leave(struct pix_segment *segment)
 {
-    if (segment->descriptor >= 0)
+    struct stat status;
+    if (is_ours(segment, &status))
         sys_close(segment->descriptor);
     segment->descriptor = -1;
     memset(segment->own, 0, sizeof segment->own);
@@ -124,7 +156,7 @@ static void leave(struct pix_segment *segment)
 
 static void dispose(struct pix_segment *segment)
 {
-    leave(segment);
+    segment_leave(segment);
     if (segment->map != NULL)
         sys_unmap(segment->map, PIX_SIZE);
     if (segment->semaphore != NULL)
@@ -132,7 +164,7 @@ static void dispose(struct pix_segment *segment)
     free(segment);
 }
 
-int pix_open(const char *name, uint64_t known_revision, int created, pix_segment **opened)
+int pix_open(const char *name, uint64_t known_revision, int role, pix_segment **opened)
 {
     size_t length = strlen(name);
     struct pix_segment *segment;
@@ -146,7 +178,7 @@ int pix_open(const char *name, uint64_t known_revision, int created, pix_segment
     memcpy(segment->name, name, length);
     /* The descriptor is made, and its handle listed, without a fork in between: see fork.c. */
     process_lock_always();
-    int result = open_and_verify(segment, known_revision, created != 0);
+    int result = open_and_verify(segment, known_revision, role);
     if (result == PIX_OK) {
         segment->semaphore = sys_sem_open(segment->name);
         process_register(segment);
@@ -163,7 +195,7 @@ int pix_open(const char *name, uint64_t known_revision, int created, pix_segment
 void pix_leave(pix_segment *segment)
 {
     process_lock_always();
-    leave(segment);
+    segment_leave(segment);
     process_unlock();
 }
 
@@ -180,30 +212,37 @@ const void *pix_memory(pix_segment *segment)
     return segment->map;
 }
 
-/* Is this the segment that new processes find? Looking by name also notices one that was moved
- * away. */
-bool segment_is_current(struct pix_segment *segment, bool by_name)
+/* Does the name still lead to this segment? A name that cannot be looked at says nothing against
+ * it. */
+bool segment_has_name(const struct pix_segment *segment)
 {
     struct stat status;
-    if (!is_linked(segment->descriptor))
-        return false;
-    if (!by_name)
-        return true;
     if (sys_shm_stat(segment->name, &status) < 0)
-        return errno != ENOENT; /* a name that cannot be looked at says nothing */
+        return errno != ENOENT;
     return status.st_dev == segment->device && status.st_ino == segment->inode;
+}
+
+/* Is this the segment that new processes find? Looking by name also notices one that was moved
+ * away. */
+int segment_look(struct pix_segment *segment, bool by_name)
+{
+    struct stat status;
+    if (!is_ours(segment, &status)) {
+        segment_leave(segment);
+        return PIX_STALE;
+    }
+    return status.st_nlink > 0 && (!by_name || segment_has_name(segment)) ? PIX_OK : PIX_RETIRED;
 }
 
 int segment_check(struct pix_segment *segment, bool by_name)
 {
-    if (segment->descriptor < 0)
-        return PIX_STALE;
-    if (segment_is_current(segment, by_name))
-        return PIX_OK;
-    /* For good, so that whoever still reads here learns it at the next read and not at its next
-     * look. release: a reader that sees the mark goes to the new segment, where our leases will be.
-     */
-    atomic_fetch_or_explicit(&segment->map->summary, PIX_RETIRED_MASK, memory_order_release);
-    atomic_fetch_or_explicit(&segment->map->revision, PIX_RETIRED_MASK, memory_order_release);
-    return PIX_RETIRED;
+    int result = segment_look(segment, by_name);
+    if (result == PIX_RETIRED) {
+        /* For good, so that whoever still reads here learns it at the next read and not at its next
+         * look. release: a reader that sees the mark goes to the new segment, where our leases will
+         * be. */
+        atomic_fetch_or_explicit(&segment->map->summary, PIX_RETIRED_MASK, memory_order_release);
+        atomic_fetch_or_explicit(&segment->map->revision, PIX_RETIRED_MASK, memory_order_release);
+    }
+    return result;
 }

@@ -155,13 +155,9 @@ void pix_release(pix_segment *segment, int slot)
     process_unlock();
 }
 
-int pix_live(pix_segment *segment, uint64_t live[PIX_WORDS])
+static void living(struct pix_segment *segment, uint64_t live[PIX_WORDS])
 {
-    int result = PIX_OK;
-    process_lock_always();
-    if (segment->descriptor < 0)
-        result = PIX_STALE;
-    for (unsigned i = 0; result == PIX_OK && i < PIX_WORDS; i++) {
+    for (unsigned i = 0; i < PIX_WORDS; i++) {
         live[i] = atomic_load_explicit(&segment->map->used[i], memory_order_acquire);
         for (uint64_t left = live[i]; left != 0; left &= left - 1) {
             unsigned slot = i * 64 + lowest_bit(left);
@@ -169,6 +165,14 @@ int pix_live(pix_segment *segment, uint64_t live[PIX_WORDS])
                 live[i] &= ~bit_of(slot);
         }
     }
+}
+
+int pix_live(pix_segment *segment, uint64_t live[PIX_WORDS])
+{
+    process_lock_always();
+    int result = segment_look(segment, true);
+    if (result == PIX_OK)
+        living(segment, live);
     process_unlock();
     return result;
 }

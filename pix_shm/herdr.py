@@ -150,8 +150,9 @@ def _title(message: object) -> str:
 
         _sequences = re.compile(_SEQUENCES)
     text = _sequences.sub("", message[:_READ]) if isinstance(message, str) else ""
-    # Through UTF-16, where two surrogates that belong together become their character.
-    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    # Through UTF-16, where two surrogates that belong together become their character. Not through
+    # "utf-16-le": that codec is imported, which CPython 3.13.0 fails to do in a deleted directory.
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     kept = (c for c in text if c.isspace() or (category(c) != "Cc" and c not in _DIRECTION))
     text = _cut(" ".join("".join(kept).split()))
     if not any(_inked(c) for c in text):

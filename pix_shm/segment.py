@@ -100,7 +100,7 @@ class Segment:
         self._private: memoryview[int] = memoryview(bytearray((REVISION + 1) * 8)).cast("Q")
         self._private[REVISION] = int(time() * 1000)
         self.words = self._private
-        self._lock = _thread.allocate_lock()
+        self._lock = _thread.RLock()  # reentrant, for signal handlers
 
     # --- which segment --------------------------------------------------------------------------
 
@@ -141,10 +141,10 @@ class Segment:
     def _open_once(self, create: bool) -> int:
         self.mapping, self.words = None, self._private
         opened = ffi.new("pix_segment **")
-        created = False
+        role = lib.PIX_JOIN if create else lib.PIX_READ
         known = self._private[REVISION]
         for _ in range(_TRIES):
-            code: int = lib.pix_open(self.name.encode(), known, created, opened)
+            code: int = lib.pix_open(self.name.encode(), known, role, opened)
             if code == lib.PIX_OK:
                 self.mapping = Mapping(opened[0])
                 self.words = self.mapping.words
@@ -152,7 +152,7 @@ class Segment:
             if code != lib.PIX_ABSENT or not create:
                 return code
             try:
-                created = _create(self.name)
+                role = lib.PIX_MADE if _create(self.name) else lib.PIX_JOIN
             except OSError as error:
                 ffi.errno = error.errno or EIO
                 return int(lib.PIX_SYSTEM)
@@ -267,7 +267,7 @@ class Segment:
         """In a forked child: the lock may be held by a thread that is not here; the mapping can be
         read, and is replaced at the next look around, which is due at once.
         """
-        self._lock = _thread.allocate_lock()
+        self._lock = _thread.RLock()
         self.due = 0.0
 
 
