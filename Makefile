@@ -23,7 +23,7 @@ $(VENV)/.stamp-dev: $(VENV)/.stamp-tools build_ext.py $(filter csrc/%,$(C_FILES)
 	touch $@
 
 demo: $(VENV)/.stamp-dev
-	$(BIN)/python demo.py
+	$(BIN)/python tests/demo.py
 
 test: check tests
 

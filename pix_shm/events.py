@@ -8,13 +8,15 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     Handler: TypeAlias = Callable[[Any], object]
-    _Registration: TypeAlias = tuple[Handler]
 
 STATE = "pix:agent-state"
 """Channel of ``{state, message?, activities, blocks}``, emitted after every lease change."""
 
 STATE_REQUEST = "pix:agent-state:request"
 """Channel on which anyone may ask for the present state; it is answered on :data:`STATE`."""
+
+
+_NOBODY: dict[object, Handler] = {}
 
 
 class EventBus:
@@ -29,8 +31,9 @@ class EventBus:
     __slots__ = ("__weakref__", "_handlers", "herdr", "owner")
 
     def __init__(self) -> None:
-        # A registration is an object of its own, so that equal handlers are told apart.
-        self._handlers: dict[str, tuple[_Registration, ...]] = {}
+        # By channel, then by registration: an object of its own, so that equal handlers are told
+        # apart. Changed by single dictionary operations, from any thread.
+        self._handlers: dict[str, dict[object, Handler]] = {}
         self.owner: object | None = None
         """The agent that speaks on this bus, once it has one."""
         self.herdr: object | None = None
@@ -41,28 +44,25 @@ class EventBus:
 
         The same handler may be registered more than once; each ``off`` ends its own registration.
         """
-        registration = (handler,)
-        self._handlers[channel] = (*self._handlers.get(channel, ()), registration)
+        registration = object()
+        registered = self._handlers.setdefault(channel, {})
+        registered[registration] = handler
 
         def off() -> None:
-            left = tuple(r for r in self._handlers.get(channel, ()) if r is not registration)
-            if left:
-                self._handlers[channel] = left
-            else:
-                self._handlers.pop(channel, None)
+            registered.pop(registration, None)
 
         return off
 
     def emit(self, channel: str, data: Any = None) -> None:
         """Call every handler of ``channel`` with ``data``."""
         ending: BaseException | None = None
-        for (handler,) in self._handlers.get(channel, ()):
+        for handler in list(self._handlers.get(channel, _NOBODY).values()):
             try:
                 handler(data)
             except Exception:
-                import logging
+                from pix_shm.logs import logger
 
-                logging.getLogger("pix_shm").exception("a handler of %r raised", channel)
+                logger().exception("a handler of %r raised", channel)
             except BaseException as error:
                 ending = ending or error
         if ending is not None:
@@ -70,4 +70,4 @@ class EventBus:
 
     def listens(self, channel: str) -> bool:
         """Whether anyone is registered on ``channel``."""
-        return channel in self._handlers
+        return bool(self._handlers.get(channel))

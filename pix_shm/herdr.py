@@ -2,8 +2,8 @@
 
 The bridge is a leaf: it listens on :data:`pix_shm.events.STATE` and runs ``herdr notification show
 TITLE --sound request`` when the agent enters ``blocked``. It stands in the path of a prompt, so it
-never raises, holds no lock, waits for nobody but one short-lived shell (a millisecond or two, a
-quarter of a second at most), and touches no file but ``/bin/sh`` itself: a ``PATH`` entry on a dead
+never raises, holds no lock, waits for nobody but one short-lived shell (a millisecond or two; half
+a second where that shell hangs), and touches no file but ``/bin/sh``: a ``PATH`` entry on a dead
 network mount is the shell's trouble, in the background.
 
 Why a shell: a child of ours stays a zombie until somebody waits for it, and there is no thread here
@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 
 from pix_shm.events import STATE
+from pix_shm.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ PATIENCE = 5.0
 """Seconds after which a notifier counts as hanging and, at the limit, has to make room."""
 
 SHELL_PATIENCE = 0.25
-"""Seconds for which the caller waits for the shell, which needs one or two thousandths."""
+"""Seconds for which the caller waits for the shell's line, then for its end; both take about one
+thousandth."""
 
 
 def bind_herdr_notify(events: EventBus) -> Callable[[], None]:
@@ -219,7 +221,7 @@ def _notify(message: object) -> None:
     if not directories:
         return
     if not _take_seat():
-        _logger().debug("herdr was not told: %d notifiers are still running", LIMIT)
+        logger().debug("herdr was not told: %d notifiers are still running", LIMIT)
         return
     notifier = None
     try:
@@ -285,17 +287,20 @@ class _Notifier:
         self._unwatched = True  # may be running, and nothing tells whether it is
 
     def watch(self) -> None:
-        """Learn which process herdr is, then wait for the shell, both for a bounded time."""
+        """Learn which process herdr is, then wait for the shell, both for a bounded time.
+
+        A shell that takes longer is collected at a later notification.
+        """
+        from contextlib import suppress
         from subprocess import TimeoutExpired
 
         assert self._shell.stdout is not None
         with self._shell.stdout as printed:
-            if _readable(printed.fileno(), SHELL_PATIENCE):
-                self._open(int(os.read(printed.fileno(), 32) or b"0"))
-        try:
+            if not _readable(printed.fileno(), SHELL_PATIENCE):
+                return
+            self._open(int(os.read(printed.fileno(), 32) or b"0"))
+        with suppress(TimeoutExpired):
             self._shell.wait(SHELL_PATIENCE)
-        except TimeoutExpired:
-            _logger().debug("the shell that starts herdr is slow; it is collected later")
 
     def _open(self, pid: int) -> None:
         """Open a pidfd on herdr, if that is what ``pid`` still is."""
@@ -389,15 +394,9 @@ os.register_at_fork(after_in_child=_forget_parents)
 _reported = False
 
 
-def _logger() -> Any:
-    import logging
-
-    return logging.getLogger("pix_shm")
-
-
 def _report(error: Exception) -> None:
     """Log ``error``: as a warning the first time, once a process, and quietly from then on."""
     global _reported
-    log = _logger().debug if _reported else _logger().warning
+    log = logger().debug if _reported else logger().warning
     _reported = True
     log("herdr could not be told that the agent waits: %s: %s", type(error).__name__, error)

@@ -186,15 +186,16 @@ class Segment:
         self.problem = f"the segment {self.name} of {self.directory} cannot be used: {reason}"
 
     def announce(self) -> None:
-        """Warn of the present :attr:`problem`, once each. Hold no lock: this runs code of others."""
+        """Warn of the present :attr:`problem`, once each. Hold no lock: others' code runs here."""
         problem = self.problem
         if problem is None or problem in self._announced:
             return
         self._announced.add(problem)
-        import logging
         import warnings
 
-        logging.getLogger("pix_shm").warning("%s", problem)
+        from pix_shm.logs import logger
+
+        logger().warning("%s", problem)
         try:
             warnings.warn(
                 f"{problem}; agent state is this process's own meanwhile",
