@@ -127,6 +127,11 @@ enum { PIX_JOIN = 0, PIX_MADE = 1, PIX_READ = 2 };
  * with pix_close(). Fails with SYSTEM, ABSENT, FOREIGN, MALFORMED, STARTING. Never waits. */
 int pix_open(const char *name, uint64_t known_revision, int role, pix_segment **opened);
 
+/* Look for the semaphore of the segment's name, unless the handle has it (pix_open looks once).
+ * Returns 1 if there is one that can be trusted: a private file of ours, of the right size; else 0,
+ * and waiters sleep by the clock. */
+int pix_semaphore(pix_segment *segment);
+
 /* Give up the descriptor and with it every slot of this handle: others see their owner gone. The
  * memory stays readable until pix_close(). Idempotent. */
 void pix_leave(pix_segment *segment);
@@ -159,8 +164,9 @@ int pix_publish(pix_segment *segment, int slot, uint32_t activities, uint32_t bl
 /* Record the identity of the config file (device, inode, size, mtime and ctime in ns; zeros where
  * there is no file) and make a new revision; with `if_new`, only where the segment does not know
  * that identity. The new revision is above known_revision. *revision gets the revision now. A
- * process without an agent claims a visitor's slot meanwhile. Fails with SYSTEM, BUSY, FULL,
- * RETIRED, STALE. */
+ * process without an agent claims a visitor's slot meanwhile. Where the lock cannot be had, the
+ * revision is made without it and the identity not recorded: whoever sees the file then makes one
+ * more. Fails with RETIRED, STALE. */
 int pix_commit(pix_segment *segment, const uint64_t identity[5], int if_new,
                uint64_t known_revision, uint64_t *revision);
 

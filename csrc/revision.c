@@ -3,38 +3,40 @@
 
 #include <string.h>
 
-/* Exchanged, not stored, as the mark of a retired segment is set without the lock. */
-static int store_revision(struct pix_layout *map, uint64_t now, uint64_t next)
+/* Make the revision the one after both `known_revision` and the revision now, if `make`; *revision
+ * gets the revision now. Needs no lock: it is one word, and whoever loses the race looks again. */
+static int advance(struct pix_layout *map, bool make, uint64_t known_revision, uint64_t *revision)
 {
-    /* release: the file was renamed into place before, and who reads the revision first reads that
-     * file or a newer one. */
-    if ((now & PIX_RETIRED_MASK) != 0 ||
-        !atomic_compare_exchange_strong_explicit(&map->revision, &now, next, memory_order_release,
-                                                 memory_order_relaxed))
-        return PIX_RETIRED;
+    uint64_t now = atomic_load_explicit(&map->revision, memory_order_relaxed);
+    uint64_t next;
+    do {
+        if ((now & PIX_RETIRED_MASK) != 0)
+            return PIX_RETIRED; /* set without the lock, and never to be stored over */
+        next = make ? (now > known_revision ? now : known_revision) + 1 : now;
+        /* release: the file was renamed into place before, and who reads the revision first reads
+         * that file or a newer one. */
+    } while (!atomic_compare_exchange_weak_explicit(&map->revision, &now, next,
+                                                    memory_order_release, memory_order_relaxed));
+    *revision = next;
     return PIX_OK;
 }
 
 int revision_raise(struct pix_layout *map, uint64_t known_revision)
 {
-    uint64_t now = atomic_load_explicit(&map->revision, memory_order_relaxed);
-    return now >= known_revision ? PIX_OK : store_revision(map, now, known_revision + 1);
+    uint64_t revision = atomic_load_explicit(&map->revision, memory_order_relaxed);
+    return advance(map, revision < known_revision, known_revision, &revision);
 }
 
+/* The caller holds the lock word. */
 static int commit(struct pix_layout *map, const uint64_t identity[5], bool if_new,
                   uint64_t known_revision, uint64_t *revision)
 {
-    uint64_t now = atomic_load_explicit(&map->revision, memory_order_relaxed);
-    uint64_t next = (now > known_revision ? now : known_revision) + 1;
-    if (if_new && memcmp(map->identity, identity, sizeof map->identity) == 0)
-        next = now;
-    int result = store_revision(map, now, next);
-    if (result != PIX_OK)
-        return result;
+    bool known = memcmp(map->identity, identity, sizeof map->identity) == 0;
+    int result = advance(map, !if_new || !known, known_revision, revision);
     /* The identity comes last: a death before it makes one revision too many, never one too few. */
-    memcpy(map->identity, identity, sizeof map->identity);
-    *revision = next;
-    return PIX_OK;
+    if (result == PIX_OK)
+        memcpy(map->identity, identity, sizeof map->identity);
+    return result;
 }
 
 static int own_agent_slot(const struct pix_segment *segment)
@@ -45,26 +47,40 @@ static int own_agent_slot(const struct pix_segment *segment)
     return -1;
 }
 
+static int commit_under_lock(struct pix_segment *segment, const uint64_t identity[5], bool if_new,
+                             uint64_t known_revision, uint64_t *revision, uint64_t *deadline)
+{
+    int slot = own_agent_slot(segment);
+    bool visitor = slot < 0;
+    if (visitor)
+        slot = slot_seize(segment, PIX_AGENTS, PIX_SLOTS);
+    if (slot < 0)
+        return slot;
+    int result = lock_take(segment, (unsigned)slot, deadline);
+    if (result == PIX_OK) {
+        result = commit(segment->map, identity, if_new, known_revision, revision);
+        lock_drop(segment);
+    }
+    if (visitor)
+        slot_let_go(segment, (unsigned)slot);
+    return result;
+}
+
 int pix_commit(pix_segment *segment, const uint64_t identity[5], int if_new,
                uint64_t known_revision, uint64_t *revision)
 {
     uint64_t deadline = 0;
-    if (process_lock(&deadline) != PIX_OK)
-        return PIX_BUSY;
-    int result = segment_check(segment, false);
-    if (result == PIX_OK) {
-        int slot = own_agent_slot(segment);
-        bool visitor = slot < 0;
-        if (visitor)
-            slot = slot_seize(segment, PIX_AGENTS, PIX_SLOTS);
-        result = slot < 0 ? slot : lock_take(segment, (unsigned)slot, &deadline);
-        if (result == PIX_OK) {
-            result = commit(segment->map, identity, if_new != 0, known_revision, revision);
-            lock_drop(segment);
-        }
-        if (visitor && slot >= 0)
-            slot_let_go(segment, (unsigned)slot);
+    int result = PIX_BUSY;
+    if (process_lock(&deadline) == PIX_OK) {
+        result = segment_check(segment, false);
+        if (result == PIX_OK)
+            result = commit_under_lock(segment, identity, if_new != 0, known_revision, revision,
+                                       &deadline);
+        process_unlock();
     }
-    process_unlock();
+    /* A stopped process must not keep others from hearing of a change: rather one revision too
+     * many. */
+    if (result == PIX_BUSY || result == PIX_FULL || result == PIX_SYSTEM)
+        result = advance(segment->map, true, known_revision, revision);
     return result;
 }

@@ -57,16 +57,38 @@ static bool is_ours(const struct pix_segment *segment, struct stat *status)
            status->st_dev == segment->device && status->st_ino == segment->inode;
 }
 
+/* Map the segment, through an open file description of its own. A mapping keeps its description
+ * alive, and with it the locks taken through it: through the same one, a forked child would hold
+ * its parent's bytes by the inherited mapping, long after the parent died and whatever it closed.
+ */
+static int map_memory(struct pix_segment *segment)
+{
+    int descriptor = sys_shm_open(segment->name);
+    if (descriptor < 0)
+        return errno == ENOENT ? PIX_ABSENT : PIX_SYSTEM;
+    struct stat status;
+    int result = PIX_OK;
+    if (sys_fstat(descriptor, &status) < 0)
+        result = PIX_SYSTEM;
+    else if (status.st_dev != segment->device || status.st_ino != segment->inode)
+        result = PIX_ABSENT; /* replaced since we opened it */
+    else if ((segment->map = sys_map(descriptor, PIX_SIZE)) == NULL)
+        result = PIX_SYSTEM;
+    int error = errno;
+    sys_close(descriptor);
+    errno = error;
+    return result;
+}
+
 /* Give an unfinished segment its size and content. The caller holds the start byte. */
 static int finish(struct pix_segment *segment, const struct stat *status, uint64_t known_revision)
 {
     if (status->st_size == 0 && sys_allocate(segment->descriptor, PIX_SIZE) < 0)
         return PIX_SYSTEM;
-    if (segment->map == NULL)
-        segment->map = sys_map(segment->descriptor, PIX_SIZE);
-    if (segment->map == NULL)
-        return PIX_SYSTEM;
-    int result = verify_content(segment->map);
+    int result = segment->map == NULL ? map_memory(segment) : PIX_OK;
+    if (result != PIX_OK)
+        return result;
+    result = verify_content(segment->map);
     if (result == PIX_STARTING) { /* nobody was quicker */
         initialise(segment->map, known_revision);
         result = PIX_OK;
@@ -116,7 +138,8 @@ static int open_and_verify(struct pix_segment *segment, uint64_t known_revision,
     if (segment->descriptor < 0) {
         if (errno == ENOENT)
             return PIX_ABSENT;
-        return errno == ELOOP || errno == EISDIR ? PIX_FOREIGN : PIX_SYSTEM;
+        /* a link; a directory, which glibc's shm_open reports so (the name itself is valid) */
+        return errno == ELOOP || errno == EINVAL ? PIX_FOREIGN : PIX_SYSTEM;
     }
     struct stat status;
     if (sys_fstat(segment->descriptor, &status) < 0)
@@ -127,9 +150,9 @@ static int open_and_verify(struct pix_segment *segment, uint64_t known_revision,
     if (result != PIX_OK)
         return result;
     if (status.st_size != 0) {
-        segment->map = sys_map(segment->descriptor, PIX_SIZE);
-        if (segment->map == NULL)
-            return PIX_SYSTEM;
+        result = map_memory(segment);
+        if (result != PIX_OK)
+            return result;
         result = verify_content(segment->map);
     } else {
         result = PIX_STARTING;
@@ -164,6 +187,21 @@ static void dispose(struct pix_segment *segment)
     free(segment);
 }
 
+static bool find_semaphore(struct pix_segment *segment)
+{
+    if (segment->semaphore == NULL)
+        segment->semaphore = sys_sem_open(segment->name);
+    return segment->semaphore != NULL;
+}
+
+int pix_semaphore(pix_segment *segment)
+{
+    process_lock_always();
+    bool found = find_semaphore(segment);
+    process_unlock();
+    return found;
+}
+
 int pix_open(const char *name, uint64_t known_revision, int role, pix_segment **opened)
 {
     size_t length = strlen(name);
@@ -180,7 +218,7 @@ int pix_open(const char *name, uint64_t known_revision, int role, pix_segment **
     process_lock_always();
     int result = open_and_verify(segment, known_revision, role);
     if (result == PIX_OK) {
-        segment->semaphore = sys_sem_open(segment->name);
+        (void)find_semaphore(segment);
         process_register(segment);
         *opened = segment;
     } else {

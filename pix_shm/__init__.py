@@ -10,34 +10,114 @@ from pix_shm._version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pix_shm import sections as sections
+    from pix_shm._config import (
+        ConfigChange as ConfigChange,
+    )
+    from pix_shm._config import (
+        ConfigDiagnostic as ConfigDiagnostic,
+    )
+    from pix_shm._config import (
+        Runtime as Runtime,
+    )
+    from pix_shm._config import (
+        Snapshot as Snapshot,
+    )
+    from pix_shm._config import (
+        config as config,
+    )
+    from pix_shm._config import (
+        on_config_change as on_config_change,
+    )
+    from pix_shm._config import (
+        reload_config as reload_config,
+    )
+    from pix_shm._config import (
+        reset_config as reset_config,
+    )
+    from pix_shm._config import (
+        runtime as runtime,
+    )
+    from pix_shm._config import (
+        update_config as update_config,
+    )
     from pix_shm.agent import (
-        Agent,
-        Lease,
-        agents,
-        attach,
-        begin_agent_activity,
-        begin_agent_block,
-        bind_agent_state_events,
-        bind_herdr_notify,
-        reset_agent_state,
-        revision,
-        state,
-        with_agent_block,
+        Agent as Agent,
+    )
+    from pix_shm.agent import (
+        Lease as Lease,
+    )
+    from pix_shm.agent import (
+        agents as agents,
+    )
+    from pix_shm.agent import (
+        attach as attach,
+    )
+    from pix_shm.agent import (
+        begin_agent_activity as begin_agent_activity,
+    )
+    from pix_shm.agent import (
+        begin_agent_block as begin_agent_block,
+    )
+    from pix_shm.agent import (
+        bind_agent_state_events as bind_agent_state_events,
+    )
+    from pix_shm.agent import (
+        bind_herdr_notify as bind_herdr_notify,
+    )
+    from pix_shm.agent import (
+        reset_agent_state as reset_agent_state,
+    )
+    from pix_shm.agent import (
+        revision as revision,
+    )
+    from pix_shm.agent import (
+        state as state,
+    )
+    from pix_shm.agent import (
+        with_agent_block as with_agent_block,
     )
     from pix_shm.errors import (
-        ConfigError,
-        ConfigLockError,
-        ConfigParseError,
-        ConfigValueError,
-        ConfigWriteError,
-        PixShmError,
-        SegmentError,
-        UnsupportedVersionError,
+        ConfigError as ConfigError,
     )
-    from pix_shm.events import EventBus
-    from pix_shm.reader import AgentInfo, State
+    from pix_shm.errors import (
+        ConfigLockError as ConfigLockError,
+    )
+    from pix_shm.errors import (
+        ConfigParseError as ConfigParseError,
+    )
+    from pix_shm.errors import (
+        ConfigValueError as ConfigValueError,
+    )
+    from pix_shm.errors import (
+        ConfigWriteError as ConfigWriteError,
+    )
+    from pix_shm.errors import (
+        PixShmError as PixShmError,
+    )
+    from pix_shm.errors import (
+        SegmentError as SegmentError,
+    )
+    from pix_shm.errors import (
+        UnsupportedVersionError as UnsupportedVersionError,
+    )
+    from pix_shm.events import EventBus as EventBus
+    from pix_shm.reader import AgentInfo as AgentInfo
+    from pix_shm.reader import State as State
 
 _HOMES = {
+    "pix_shm._config": (
+        "ConfigChange",
+        "ConfigDiagnostic",
+        "Runtime",
+        "Snapshot",
+        "config",
+        "on_config_change",
+        "reload_config",
+        "reset_config",
+        "runtime",
+        "update_config",
+    ),
     "pix_shm.agent": (
         "Agent",
         "Lease",
@@ -67,16 +147,18 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *_HOME_OF]
+__all__ = ["__version__", "sections", *_HOME_OF]
 
 
 def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(home), name)
+    if name in _HOME_OF:
+        value: object = getattr(import_module(_HOME_OF[name]), name)
+    elif name == "sections":
+        value = import_module("pix_shm.sections")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
 

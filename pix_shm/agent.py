@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     R = TypeVar("R")
-    # when it was opened (monotonic ns), source and message as stored, message as given
-    _Open: TypeAlias = tuple[int, bytes, bytes, str | None]
+    # when it was opened (monotonic ns), source and message as stored, message as given, handle
+    _Open: TypeAlias = tuple[int, bytes, bytes, str | None, "ref[Lease] | None"]
     _Table: TypeAlias = dict[int, _Open]
 
-_NOTHING: _Open = (0, b"", b"", None)
+_NOTHING: _Open = (0, b"", b"", None, None)
 
 _PAUSE_SECONDS = 0.01
 """How long lease changes leave a segment alone whose lock could not be had: the threads that waited
@@ -60,21 +60,22 @@ class Lease:
     a forked child a lease of the parent's does nothing.
     """
 
-    __slots__ = ("_agent", "_key", "_quiet", "_table")
+    __slots__ = ("__weakref__", "_agent", "_key", "_table")
 
     def __init__(self, agent: Agent, table: _Table) -> None:
         self._agent = agent
         self._table = table
         self._key = next(_counter)
-        self._quiet = False
 
     def __call__(self) -> None:
         """Release the lease."""
         if self._key in self._table:
-            # First, so that a Ctrl-C after the next line leaves something for __del__ to see.
-            self._agent._version = next(_counter)
-            self._table.pop(self._key, None)
-            self._agent._changed()
+            try:
+                self._table.pop(self._key, None)
+                self._agent._changed()
+            except BaseException:
+                self._agent._changed()  # a Ctrl-C, anywhere in there: it must not stay untold
+                raise
 
     def __enter__(self) -> Lease:
         return self
@@ -98,21 +99,21 @@ class Lease:
     ) -> None:
         self()
 
-    def __del__(self) -> None:
-        if _telling.ended:
-            return
-        agent = self._agent
-        opened = self._table.pop(self._key, None)
-        if opened is None:  # not yet opened, released, or a parent's
-            if agent._published != agent._version:
-                _telling.skip(agent)
-            return
-        agent._changed(finalizing=True)
-        if not self._quiet:
-            import warnings
 
-            source = opened[1].decode("utf-8", "replace")
-            warnings.warn(f"a lease of {source!r} was never released", ResourceWarning, 2)
+def _dropped(handle: ref[Lease]) -> None:
+    """Release a lease whose handle is gone. Not a ``__del__``: that would run for each lease, and a
+    Ctrl-C that comes while it runs is lost.
+    """
+    for agent in () if _telling.ended else everyone():
+        for table in (agent._activities, agent._blocks):
+            for key, opened in list(table.items()):
+                if opened[4] is handle:
+                    table.pop(key, None)
+                    agent._changed(finalizing=True)
+                    import warnings
+
+                    source = opened[1].decode("utf-8", "replace")
+                    warnings.warn(f"a lease of {source!r} was never released", ResourceWarning, 2)
 
 
 class Agent:
@@ -130,6 +131,7 @@ class Agent:
         "_activities",
         "_attached",
         "_blocks",
+        "_closed",
         "_delivering",
         "_events",
         "_mapping",
@@ -160,8 +162,9 @@ class Agent:
         self._version = next(_counter)  # of the tables
         self._published = 0  # the version that the segment shows
         self._attached = 0
+        self._closed = False  # handlers that still open leases do so for this process alone
         self._events: list[dict[str, object]] = []  # not yet delivered
-        self._delivering = _thread.allocate_lock()
+        self._delivering: dict[object, None] = {}
         events.owner = self
         _everyone[id(self)] = ref(self)
         self._unbind_state = events.on(STATE_REQUEST, self._replay)
@@ -189,7 +192,7 @@ class Agent:
     def state(self) -> State:
         """Return the state of this agent alone, from this process's memory."""
         activities, blocks = len(self._activities), len(self._blocks)
-        return State(activities, blocks, _last(self._blocks or self._activities)[3])
+        return State(activities, blocks, _last(self._blocks or self._activities)[3] or None)
 
     def close(self) -> None:
         """Take back one :func:`attach`. With the last one the leases go, the herdr bridge unbinds
@@ -201,14 +204,16 @@ class Agent:
             self._attached -= 1
             if self._attached == 0:
                 _attached.pop((self.directory, self.session), None)
-        if self._attached == 0:
-            self._drop_leases()
-            self._unbind_herdr()
-            self._unbind_state()
-            self.events.owner = None
-            _everyone.pop(id(self), None)
-            _telling.forget(self)
-            self._give_slot_back()
+            else:
+                return
+        self._closed = True
+        self._drop_leases()
+        self._unbind_herdr()
+        self._unbind_state()
+        self.events.owner = None
+        _everyone.pop(id(self), None)
+        _telling.forget(self)
+        self._give_slot_back()
 
     def _give_slot_back(self) -> None:
         mapping, self._mapping = self._mapping, None
@@ -218,17 +223,21 @@ class Agent:
     # --- leases ---------------------------------------------------------------------------------
 
     def _begin(self, table: _Table, source: str, message: str | None) -> Lease:
-        entry = (
+        # The handle is there before the table and the core know of the lease: interrupted anywhere,
+        # it is dropped, and released by that.
+        lease = Lease(self, table)
+        table[lease._key] = (
             monotonic_ns(),
             stored(source, lib.PIX_SOURCE_BYTES),
             stored(message, lib.PIX_MESSAGE_BYTES) if message else b"",
             message,
+            ref(lease, _dropped),
         )
-        # Before the table and the core know of it: interrupted anywhere, it is released when
-        # dropped.
-        lease = Lease(self, table)
-        table[lease._key] = entry
-        self._changed()
+        try:
+            self._changed()
+        except BaseException:  # of a handler of the bus, or a Ctrl-C: nobody gets the handle
+            lease()
+            raise
         return lease
 
     def _drop_leases(self) -> None:
@@ -243,8 +252,10 @@ class Agent:
             self._events.append(self._event())
         if finalizing:
             _telling.skip(self)
-        else:
+        elif not self._closed:
             _telling.tell(self)
+            if self._segment.problem is not None:
+                self._segment.announce()
         if self._events:
             self._deliver()
 
@@ -260,7 +271,7 @@ class Agent:
 
     def _publish(self) -> bool:
         activities, blocks = len(self._activities), len(self._blocks)
-        stamp, source, message, _ = _last(self._blocks or self._activities)
+        stamp, source, message, _, _ = _last(self._blocks or self._activities)
         state = name_of_state(activities, blocks)
         if state != self._state:
             self._state, self._since_ms = state, int(time() * 1000)
@@ -339,7 +350,7 @@ class Agent:
     def _info(self) -> AgentInfo:
         """This agent as :func:`agents` shows it where the segment cannot."""
         activities, blocks = len(self._activities), len(self._blocks)
-        _, source, message, _ = _last(self._blocks or self._activities)
+        _, source, message, _, _ = _last(self._blocks or self._activities)
         return AgentInfo(
             activities,
             blocks,
@@ -366,13 +377,21 @@ class Agent:
         """Emit what is queued, in order. One thread at a time: what other threads, or the handlers
         themselves, change meanwhile is delivered after the running delivery.
         """
-        queue = self._events
-        while queue and self._delivering.acquire(False):
+        # Locals: a handler may fork, and the child has a queue of its own.
+        queue, delivering = self._events, self._delivering
+        mine = object()
+        while queue:
+            # The first in line delivers. No lock, which a Ctrl-C between getting it and the next
+            # instruction would leave locked for ever: getting in line and out of it are single
+            # steps.
             try:
+                delivering[mine] = None
+                if list(delivering)[0] is not mine:  # noqa: RUF015 - not an iterator: others change it
+                    return
                 while queue:
                     self.events.emit(STATE, queue.pop(0))
             finally:
-                self._delivering.release()
+                delivering.pop(mine, None)
 
     # --- fork -----------------------------------------------------------------------------------
 
@@ -386,13 +405,17 @@ class Agent:
         self._mapping = None
         self._state, self._since_ms = "idle", int(time() * 1000)
         self._published = self._version
-        self._delivering = _thread.allocate_lock()
+        self._delivering = {}
         # the bus last heard of leases that do not exist here
         self._events = [] if was_idle else [self._event()]
 
 
 _TRIES = 3  # more only if somebody removes the segment again meanwhile
 _GONE = (lib.PIX_RETIRED, lib.PIX_STALE)
+
+
+def _opened_at(opened: _Open) -> int:
+    return opened[0]
 
 
 def _last(table: _Table) -> _Open:
@@ -437,8 +460,6 @@ class _Telling:
                 self._busy = False
         if self._skipped:
             self._tell_skipped()
-        if agent._segment.problem is not None:
-            agent._segment.announce()
 
     def skip(self, agent: Agent) -> None:
         """Like :meth:`tell`, for finalizers: if another thread publishes, leave it to that one."""
@@ -453,6 +474,10 @@ class _Telling:
                 if agent._activities or agent._blocks or agent._mapping is not None:
                     self._skipped.add(agent)
 
+    def failed(self, agent: Agent) -> bool:
+        """Whether the segment does not show what the agent holds."""
+        return agent in self._failed
+
     def forget(self, agent: Agent) -> None:
         """The agent is closed."""
         self._skipped.discard(agent)
@@ -463,9 +488,9 @@ class _Telling:
     def _tell_skipped(self) -> None:
         # Not waiting, and looking again after letting go: whoever noted an agent and then found the
         # lock taken can rely on its holder.
-        while self._skipped and self._lock.acquire(False):
+        while self._skipped and not self._lock._is_owned():  # type: ignore[attr-defined]
             try:
-                if self._busy:
+                if not self._lock.acquire(False):
                     return
                 try:
                     self._busy = True
@@ -476,7 +501,10 @@ class _Telling:
                 finally:
                     self._busy = False
             finally:
-                self._lock.release()
+                try:  # without asking first: a Ctrl-C after the question would leave it locked
+                    self._lock.release()
+                except RuntimeError:
+                    pass  # another thread has it
 
     def _retry(self, agent: Agent) -> None:
         """Publish this agent, and those of the same segment that failed before, if it can be used
@@ -558,9 +586,10 @@ def attach(
     agent._segment.open(create=True, wait=True)
     agent._published = 0
     _telling.tell(agent)
-    if strict and agent._mapping is None:
+    if strict and _telling.failed(agent):
         agent.close()
-        raise SegmentError(agent._segment.problem)
+        raise SegmentError(agent._segment.told())
+    agent._segment.announce()
     return agent
 
 
@@ -646,9 +675,7 @@ def with_agent_block(
         lease()
         raise
     if _is_awaitable(result):
-        # A coroutine that is cancelled before its first step never runs; it only drops the lease.
-        lease._quiet = True
-        return _hold(lease, result)
+        return _Held(lease, result)
     lease()
     return result
 
@@ -656,6 +683,50 @@ def with_agent_block(
 async def _hold(lease: Lease, result: Awaitable[R]) -> R:
     with lease:
         return await result
+
+
+class _Held:
+    """The coroutine of :func:`_hold`, which also ends well if it never begins: a task that is
+    cancelled before its first step closes its coroutine without running any of it.
+    """
+
+    __slots__ = ("__weakref__", "_begun", "_coroutine", "_lease", "_result")
+
+    def __init__(self, lease: Lease, result: Awaitable[Any]) -> None:
+        self._lease = lease
+        self._result = result
+        self._coroutine = _hold(lease, result)
+        self._begun = False
+
+    def __await__(self) -> _Held:
+        return self
+
+    def __iter__(self) -> _Held:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        self._begun = True
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        self._end_unbegun()
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._end_unbegun()
+        self._coroutine.close()
+
+    def _end_unbegun(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._lease()
+            # as awaiting it and being cancelled would
+            end = getattr(self._result, "cancel", None) or getattr(self._result, "close", None)
+            if end is not None:
+                end()
 
 
 def _is_awaitable(value: object) -> bool:
@@ -701,6 +772,7 @@ def _find_machine() -> Reader:
     _machine = _readers.setdefault(
         directory, Reader(segment_of(directory), lambda: _own_state(directory))
     )
+    _telling.mark_readers()
     return _machine
 
 
@@ -710,7 +782,9 @@ def _own_state(directory: str) -> State:
     activities = sum(len(agent._activities) for agent in mine)
     blocks = sum(len(agent._blocks) for agent in mine)
     tables = (agent._blocks if blocks else agent._activities for agent in mine)
-    return State(activities, blocks, max(map(_last, tables), default=_NOTHING)[3])
+    return State(
+        activities, blocks, max(map(_last, tables), default=_NOTHING, key=_opened_at)[3] or None
+    )
 
 
 def _after_fork() -> None:

@@ -16,7 +16,7 @@ from pix_shm.segment import RETIRED, SUMMARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Literal, TypeAlias
 
     from pix_shm.segment import Mapping, Segment
@@ -28,13 +28,6 @@ _TRIES = 16
 
 _AT_SLOTS: int = lib.PIX_AT_SLOTS
 _SLOT_BYTES: int = lib.PIX_SLOT_BYTES
-_SEQUENCE: int = lib.PIX_SLOT_SEQUENCE
-_DETAILS: int = lib.PIX_SLOT_DETAILS
-_DETAILS_BYTES: int = lib.PIX_DETAILS_BYTES
-_EPOCH: int = lib.PIX_DETAILS_EPOCH
-_MESSAGE: int = lib.PIX_DETAILS_MESSAGE
-_MESSAGE_LENGTH: int = lib.PIX_DETAILS_MESSAGE_LENGTH
-_MESSAGE_BYTES: int = lib.PIX_MESSAGE_BYTES
 
 
 def name_of_state(activities: int, blocks: int) -> Activity:
@@ -173,35 +166,81 @@ class Reader:
         return word
 
 
+class _Slot:
+    """A copy of one slot, taken in one go so that it is rarely torn."""
+
+    __slots__ = ("_copy", "image", "sequence")
+
+    def __init__(self, mapping: Mapping, slot: int) -> None:
+        base = _AT_SLOTS + slot * _SLOT_BYTES
+        self.image = bytes(mapping.bytes[base : base + _SLOT_BYTES])
+        self.sequence = self.number(lib.PIX_SLOT_SEQUENCE, 8)
+        self._copy = self._details(self.sequence)
+
+    def is_whole(self, mapping: Mapping, slot: int) -> bool:
+        """Whether neither owner nor details changed while the copy was taken."""
+        base = _AT_SLOTS + slot * _SLOT_BYTES
+        generation: int = lib.PIX_SLOT_GENERATION
+        sequence: int = lib.PIX_SLOT_SEQUENCE
+        return mapping.words[(base + sequence) // 8] == self.sequence and mapping.words[
+            (base + generation) // 8
+        ] == self.number(generation, 8)
+
+    def turn_back(self, next_epoch: int) -> None:
+        """Go to the details before these, if these belong to the word after the one read: their
+        owner is about to store that word, or died before it could.
+        """
+        if self.number(self._copy + lib.PIX_DETAILS_EPOCH, 4) == next_epoch:
+            self._copy = self._details(self.sequence + 1)
+
+    def number(self, at: int, size: int) -> int:
+        """The integer of ``size`` bytes at an offset from the slot's start."""
+        return int.from_bytes(self.image[at : at + size], "little")
+
+    def text(self, length_at: int, at: int, limit: int) -> str:
+        """The text at an offset from the slot's start, whose length stands at another."""
+        length = min(self.number(length_at, 2), limit)
+        return self.image[at : at + length].decode("utf-8", "replace")
+
+    def detail(self, at: int, size: int) -> int:
+        """The integer at an offset from the details' start."""
+        return self.number(self._copy + at, size)
+
+    @property
+    def message(self) -> str | None:
+        """Of the lease that decides the agent's state."""
+        length_at, at = lib.PIX_DETAILS_MESSAGE_LENGTH, lib.PIX_DETAILS_MESSAGE
+        return self.text(self._copy + length_at, self._copy + at, lib.PIX_MESSAGE_BYTES) or None
+
+    @property
+    def source(self) -> str | None:
+        """Who opened the lease that decides the agent's state."""
+        length_at, at = lib.PIX_DETAILS_SOURCE_LENGTH, lib.PIX_DETAILS_SOURCE
+        return self.text(self._copy + length_at, self._copy + at, lib.PIX_SOURCE_BYTES) or None
+
+    def _details(self, sequence: int) -> int:
+        return int(lib.PIX_SLOT_DETAILS + (sequence & 1) * lib.PIX_DETAILS_BYTES)
+
+
 def _state_of(mapping: Mapping, word: int) -> State | None:
     """The state that a summary word stands for; None if the winner's details changed meanwhile."""
     activities = word & lib.PIX_COUNT_MAX
     blocks = word >> lib.PIX_SUMMARY_BLOCKS & lib.PIX_COUNT_MAX
+    if not (activities or blocks):
+        return IDLE
     winner = (word >> lib.PIX_SUMMARY_WINNER & 0x7FF) - 1
-    if not (activities or blocks) or not 0 <= winner < lib.PIX_AGENTS:
-        return State(activities, blocks, None) if activities or blocks else IDLE
-    slot = _AT_SLOTS + winner * _SLOT_BYTES
-    sequence_word = (slot + _SEQUENCE) // 8
-    raw = mapping.bytes
-    sequence = mapping.words[sequence_word]
-    copy = slot + _DETAILS + (sequence & 1) * _DETAILS_BYTES
-    next_epoch = (word >> lib.PIX_SUMMARY_EPOCH) + 1 & _EPOCH_MASK
-    if int.from_bytes(raw[copy + _EPOCH : copy + _EPOCH + 4], "little") == next_epoch:
-        # its owner is about to store the next word, or died before it could
-        copy = slot + _DETAILS + (~sequence & 1) * _DETAILS_BYTES
-    message = _text(raw, copy + _MESSAGE_LENGTH, copy + _MESSAGE, _MESSAGE_BYTES)
-    if mapping.words[sequence_word] != sequence:
-        return None
-    return State(activities, blocks, message or None)
-
-
-def _text(raw: memoryview, length_at: int, at: int, limit: int) -> str:
-    length = min(raw[length_at] | raw[length_at + 1] << 8, limit)
-    return str(raw[at : at + length], "utf-8", "replace")
+    if not 0 <= winner < lib.PIX_AGENTS:
+        return State(activities, blocks, None)
+    slot = _Slot(mapping, winner)
+    slot.turn_back((word >> lib.PIX_SUMMARY_EPOCH) + 1 & _EPOCH_MASK)
+    message = slot.message
+    return State(activities, blocks, message) if slot.is_whole(mapping, winner) else None
 
 
 def live_agents(mapping: Mapping) -> tuple[AgentInfo, ...] | None:
-    """Every agent that the kernel says lives, by slot; None if the mapping is a parent's."""
+    """Every agent that the kernel says lives, by slot; None if the mapping is of no use any
+    more.
+    """
     live = ffi.new("uint64_t[]", lib.PIX_SLOTS // 64)
     if lib.pix_live(mapping.handle, live) != lib.PIX_OK:
         return None
@@ -209,56 +248,32 @@ def live_agents(mapping: Mapping) -> tuple[AgentInfo, ...] | None:
     return tuple(agent for agent in found if agent is not None)
 
 
-def _bits(words: object) -> Iterator[int]:
-    for index, word in enumerate(words):  # type: ignore[arg-type, var-annotated]  # a C array
-        while word:
-            yield index * 64 + (word & -word).bit_length() - 1
-            word &= word - 1  # noqa: PLW2901
+def _bits(words: Iterable[int]) -> Iterator[int]:
+    for index, word in enumerate(words):
+        left = word
+        while left:
+            yield index * 64 + (left & -left).bit_length() - 1
+            left &= left - 1
 
 
-def _agent_in(mapping: Mapping, slot: int) -> AgentInfo | None:
-    """What is in a slot; None if it changes hands, or does not stand still, while we read."""
-    base = _AT_SLOTS + slot * _SLOT_BYTES
-    raw, words = mapping.bytes, mapping.words
-    generation_word = (base + lib.PIX_SLOT_GENERATION) // 8
-    sequence_word = (base + _SEQUENCE) // 8
+def _agent_in(mapping: Mapping, number: int) -> AgentInfo | None:
+    """What is in a slot; None if it changes hands all the time that we read."""
     for _ in range(_TRIES):
-        generation, sequence = words[generation_word], words[sequence_word]
-        copy = base + _DETAILS + (sequence & 1) * _DETAILS_BYTES
-
-        def number(at: int, size: int, copy: int = copy) -> int:
-            return int.from_bytes(raw[copy + at : copy + at + size], "little")
-
-        activities = number(lib.PIX_DETAILS_ACTIVITIES, 4)
-        blocks = number(lib.PIX_DETAILS_BLOCKS, 4)
-        source = _text(
-            raw,
-            copy + lib.PIX_DETAILS_SOURCE_LENGTH,
-            copy + lib.PIX_DETAILS_SOURCE,
-            lib.PIX_SOURCE_BYTES,
-        )
-        message = _text(raw, copy + _MESSAGE_LENGTH, copy + _MESSAGE, _MESSAGE_BYTES)
-        info = AgentInfo(
-            activities,
-            blocks,
-            message or None,
-            _text(
-                raw,
-                base + lib.PIX_SLOT_PANE_LENGTH,
-                base + lib.PIX_SLOT_PANE,
-                lib.PIX_PANE_BYTES,
-            ),
-            int.from_bytes(raw[base + lib.PIX_SLOT_PID : base + lib.PIX_SLOT_PID + 4], "little"),
-            _text(
-                raw,
-                base + lib.PIX_SLOT_SESSION_LENGTH,
-                base + lib.PIX_SLOT_SESSION,
-                lib.PIX_SESSION_BYTES,
-            ),
-            number(lib.PIX_DETAILS_SINCE, 8) / 1000,
-            source or None,
-            name_of_state(activities, blocks),
-        )
-        if words[sequence_word] == sequence and words[generation_word] == generation:
-            return info
-    return None
+        slot = _Slot(mapping, number)
+        if slot.is_whole(mapping, number):
+            break
+    else:
+        return None
+    activities = slot.detail(lib.PIX_DETAILS_ACTIVITIES, 4)
+    blocks = slot.detail(lib.PIX_DETAILS_BLOCKS, 4)
+    return AgentInfo(
+        activities,
+        blocks,
+        slot.message,
+        slot.text(lib.PIX_SLOT_PANE_LENGTH, lib.PIX_SLOT_PANE, lib.PIX_PANE_BYTES),
+        slot.number(lib.PIX_SLOT_PID, 4),
+        slot.text(lib.PIX_SLOT_SESSION_LENGTH, lib.PIX_SLOT_SESSION, lib.PIX_SESSION_BYTES),
+        slot.detail(lib.PIX_DETAILS_SINCE, 8) / 1000,
+        slot.source,
+        name_of_state(activities, blocks),
+    )

@@ -6,14 +6,14 @@ values comes from ``model_copy(update={...})``, and is checked when an update is
 
 from __future__ import annotations
 
-from pix_shm.config.sections.collapse import Collapse
-from pix_shm.config.sections.compaction import Compaction
-from pix_shm.config.sections.gate import ExtraRule, Gate
-from pix_shm.config.sections.handles import collapse, compaction, gate, io, optimizer, pretty
-from pix_shm.config.sections.io import Io
-from pix_shm.config.sections.model import Section
-from pix_shm.config.sections.optimizer import Optimizer
-from pix_shm.config.sections.pretty import Diff, Pretty
+from pix_shm._config.sections.collapse import Collapse
+from pix_shm._config.sections.compaction import Compaction
+from pix_shm._config.sections.gate import ExtraRule, Gate
+from pix_shm._config.sections.handles import collapse, compaction, gate, io, optimizer, pretty
+from pix_shm._config.sections.io import Io
+from pix_shm._config.sections.model import Section
+from pix_shm._config.sections.optimizer import Optimizer
+from pix_shm._config.sections.pretty import Diff, Pretty
 
 __all__ = [
     "Collapse",

@@ -78,6 +78,7 @@ class Segment:
 
     __slots__ = (
         "_announced",
+        "_known",
         "_lock",
         "_private",
         "directory",
@@ -97,6 +98,7 @@ class Segment:
         self._announced: set[str] = set()
         self.paused_until = 0.0
         self.due = 0.0
+        self._known = 0  # the highest revision read in shared memory
         self._private: memoryview[int] = memoryview(bytearray((REVISION + 1) * 8)).cast("Q")
         self._private[REVISION] = int(time() * 1000)
         self.words = self._private
@@ -142,19 +144,22 @@ class Segment:
         self.mapping, self.words = None, self._private
         opened = ffi.new("pix_segment **")
         role = lib.PIX_JOIN if create else lib.PIX_READ
-        known = self._private[REVISION]
         for _ in range(_TRIES):
-            code: int = lib.pix_open(self.name.encode(), known, role, opened)
+            code: int = lib.pix_open(self.name.encode(), self._known, role, opened)
             if code == lib.PIX_OK:
+                # Only now: where there is no room for the segment nothing is to be left behind.
+                if create and not lib.pix_semaphore(opened[0]):
+                    _make_semaphore(self.name)
+                    lib.pix_semaphore(opened[0])
                 self.mapping = Mapping(opened[0])
                 self.words = self.mapping.words
                 self.problem = None
             if code != lib.PIX_ABSENT or not create:
                 return code
             try:
-                role = lib.PIX_MADE if _create(self.name) else lib.PIX_JOIN
-            except OSError as error:
-                ffi.errno = error.errno or EIO
+                role = lib.PIX_MADE if _make_file(self.name) else lib.PIX_JOIN
+            except (ImportError, OSError) as error:
+                ffi.errno = getattr(error, "errno", None) or EIO
                 return int(lib.PIX_SYSTEM)
         return int(lib.PIX_ABSENT)
 
@@ -185,25 +190,28 @@ class Segment:
         reason = _REASONS.get(code) or os.strerror(ffi.errno)
         self.problem = f"the segment {self.name} of {self.directory} cannot be used: {reason}"
 
+    def told(self) -> str | None:
+        """Return the present :attr:`problem`, of which no warning is needed any more."""
+        if self.problem is not None:
+            self._announced.add(self.problem)
+        return self.problem
+
     def announce(self) -> None:
         """Warn of the present :attr:`problem`, once each. Hold no lock: others' code runs here."""
-        problem = self.problem
-        if problem is None or problem in self._announced:
+        if self.problem is None or self.problem in self._announced:
             return
-        self._announced.add(problem)
-        import warnings
-
-        from pix_shm.logs import logger
-
-        logger().warning("%s", problem)
+        text = f"{self.told()}; agent state is this process's own meanwhile"
         try:
-            warnings.warn(
-                f"{problem}; agent state is this process's own meanwhile",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        except RuntimeWarning:
-            pass  # made an error by a filter: it must not surface in a prompt's path
+            import warnings
+
+            from pix_shm.logs import logger
+
+            logger().warning("%s", text)
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+        except Exception:
+            # Made an error by a filter, or nothing can be loaded (no descriptor is free, say): it
+            # must not surface in a prompt's path. The problem is listed all the same.
+            pass
 
     # --- the config's revision ------------------------------------------------------------------
 
@@ -219,12 +227,11 @@ class Segment:
         return self.words[REVISION] & ~RETIRED
 
     def known_revision(self) -> int:
-        """Return the highest revision that this process saw: a segment made anew starts above
-        it.
-        """
-        seen = self.words[REVISION] & ~RETIRED
-        self._private[REVISION] = max(self._private[REVISION], seen)
-        return self._private[REVISION]
+        """Return the highest revision that this process read: a new segment starts above it."""
+        mapping = self.mapping
+        if mapping is not None:
+            self._known = max(self._known, mapping.words[REVISION] & ~RETIRED)
+        return self._known
 
     def publish_config(self, identity: Identity) -> int:
         """Make a new revision after the config file was replaced; returns it.
@@ -259,7 +266,7 @@ class Segment:
             mapping = self.renew(mapping, create=not if_new)
         self.announce()
         # nobody can be told: the revision is ours alone
-        self._private[REVISION] = known + 1
+        self._private[REVISION] = max(known, self._private[REVISION]) + 1
         return self._private[REVISION]
 
     # --- fork -----------------------------------------------------------------------------------
@@ -284,16 +291,14 @@ _REASONS = {
 }
 
 
-def _create(name: str) -> bool:
-    """Create the segment's empty file and its semaphore; False if the file is there already."""
+def _make_file(name: str) -> bool:
+    """Make the segment's empty file; False if there is one already.
+
+    Raises:
+        OSError: it cannot be made.
+    """
     import posix_ipc
 
-    # The semaphore first: who finds a segment should find where to sleep. Without one that can be
-    # trusted waiters sleep by the clock, so failing here is no problem.
-    try:
-        posix_ipc.Semaphore(name, posix_ipc.O_CREX, mode=0o600, initial_value=0).close()
-    except (posix_ipc.Error, OSError):
-        pass
     try:
         # Without a size: the core allocates, since a file that is merely truncated on a full tmpfs
         # kills whoever touches it.
@@ -309,6 +314,18 @@ def _create(name: str) -> bool:
     finally:
         memory.close_fd()
     return True
+
+
+def _make_semaphore(name: str) -> None:
+    """Make the semaphore where waiters sleep. Without one that can be trusted they sleep by the
+    clock, so failing here is no problem.
+    """
+    try:
+        import posix_ipc
+
+        posix_ipc.Semaphore(name, posix_ipc.O_CREX, mode=0o600, initial_value=0).close()
+    except Exception:
+        pass
 
 
 _segments: dict[str, Segment] = {}

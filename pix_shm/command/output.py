@@ -1,0 +1,49 @@
+"""Text for terminals of any encoding, free of what a terminal would obey."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from typing import TextIO
+
+_BIDIRECTIONAL = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
+
+
+def visible(text: str) -> str:
+    r"""Return ``text`` with what is no visible character written as an escape, ``\x1b``.
+
+    That is control characters (C0, C1), line and paragraph separators, surrogates, and those that
+    turn the direction of writing.
+    """
+    return "".join(_escape(c) if _obeyed(c) else c for c in text)
+
+
+def write(text: str, stream: TextIO | None = None) -> None:
+    """Print one or more lines; what the stream's encoding lacks is written as an escape."""
+    stream = sys.stdout if stream is None else stream
+    if stream is None:  # started with the stream closed
+        return
+    encoding = stream.encoding or "ascii"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
+
+
+def complain(text: str) -> None:
+    """Print one line on standard error."""
+    write(visible(text), sys.stderr)
+
+
+def _obeyed(character: str) -> bool:
+    if " " <= character <= "~":
+        return False
+    return character in _BIDIRECTIONAL or unicodedata.category(character) in {
+        "Cc",
+        "Cs",
+        "Zl",
+        "Zp",
+    }
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -1,0 +1,169 @@
+"""What tests of agents share: an agent in another process, and a hand in the segment behind it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from processes import Child, Processes, eventually, name_of
+
+from pix_shm._core import lib
+
+PROMISE = 10.0
+"""Seconds within which what is promised within one second must have come: a guard, no measure."""
+
+LOCK_WORD = 8
+"""Index of the lock word among the segment's 64-bit words: offset 64 of ``csrc/pix_shm.h``."""
+
+# Answers each line, an expression, with its value. Warnings and log records are collected, so that
+# standard error shows what nobody wanted said.
+_SERVE = """
+import gc, logging, warnings
+from pix_shm import agents, attach, begin_agent_activity, begin_agent_block
+from pix_shm import reset_agent_state, revision, state
+caught, logged = [], []
+warnings.simplefilter("always")
+warnings.showwarning = lambda text, kind, *_, **__: caught.append(f"{kind.__name__}: {text}")
+class Collect(logging.Handler):
+    def emit(self, record):
+        logged.append(record.getMessage())
+logging.getLogger("pix_shm").addHandler(Collect())
+agent = attach(session=sys.argv[1])
+leases = {}
+def block(name="block", message=None):
+    leases[name] = begin_agent_block(agent.events, name, message)
+def work(name="work", message=None):
+    leases[name] = begin_agent_activity(agent.events, name, message)
+def release(name):
+    leases.pop(name)()
+def own():
+    return agent.state().activities, agent.state().blocks
+def seen():
+    return state().activities, state().blocks
+say("ready")
+for line in sys.stdin:
+    say(eval(line))
+"""
+
+
+def start_agent(
+    processes: Processes,
+    session: str = "main",
+    *,
+    env: dict[str, str] | None = None,
+    wrap: tuple[str, ...] = (),
+) -> Child:
+    """Start an agent in a process of its own. It answers each line with the value of that
+    expression; for it there are ``block(name, message)``, ``work(name, message)``,
+    ``release(name)``, ``own()`` and ``seen()`` (counts), ``caught``, ``logged``, ``agent``.
+    """
+    child = processes.start(_SERVE, session, env=env, wrap=wrap)
+    assert child.hear() == "ready"
+    return child
+
+
+def path_of(directory: Path | str) -> Path:
+    """The file of an agent directory's segment."""
+    return Path("/dev/shm" + name_of(directory))
+
+
+def semaphore_of(directory: Path | str) -> Path:
+    """The file of an agent directory's semaphore."""
+    return Path("/dev/shm/sem." + name_of(directory)[1:])
+
+
+@contextmanager
+def words_of(directory: Path | str) -> Iterator[memoryview]:
+    """The 64-bit words of a segment, to be written."""
+    with open(path_of(directory), "r+b") as file, mmap.mmap(file.fileno(), lib.PIX_SIZE) as memory:
+        view = memoryview(memory)
+        words = view.cast("Q")
+        try:
+            yield words
+        finally:
+            words.release()
+            view.release()
+
+
+def slot_of(directory: Path | str, pid: int) -> int:
+    """The slot in which an agent of that process is."""
+    data = path_of(directory).read_bytes()
+    for slot in range(lib.PIX_AGENTS):
+        at = lib.PIX_AT_SLOTS + slot * lib.PIX_SLOT_BYTES + lib.PIX_SLOT_PID
+        if int.from_bytes(data[at : at + 4], "little") == pid:
+            return slot
+    raise AssertionError(f"process {pid} has no slot")
+
+
+def letter_of(pid: int) -> str:
+    """The state of a process as the kernel tells it: R, S, T, Z ..."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def stop(child: Child) -> None:
+    """Stop a process, and wait until it is."""
+    child.kill(signal.SIGSTOP)
+    assert eventually(lambda: letter_of(child.pid) == "T")
+
+
+def kill_unreaped(child: Child) -> None:
+    """Kill a process, which stays a zombie: nobody waits for it."""
+    child.kill()
+    assert eventually(lambda: letter_of(child.pid) == "Z")
+
+
+def plant_holder(directory: Path | str, child: Child) -> int:
+    """Make the segment's lock name an agent as its holder; returns the word."""
+    slot = slot_of(directory, child.pid)
+    with words_of(directory) as words:
+        generation = words[(lib.PIX_AT_SLOTS + slot * lib.PIX_SLOT_BYTES) // 8]
+        word = generation << 16 | (slot + 1)
+        words[LOCK_WORD] = word
+    return int(word)
+
+
+@contextmanager
+def stopped_holder(directory: Path | str, child: Child) -> Iterator[None]:
+    """To everybody, ``child`` holds the segment's lock and is stopped meanwhile."""
+    stop(child)
+    word = plant_holder(directory, child)
+    try:
+        yield
+    finally:
+        with words_of(directory) as words:
+            assert words[LOCK_WORD] == word, "the lock of a living holder was taken"
+            words[LOCK_WORD] = 0
+        child.kill(signal.SIGCONT)
+
+
+def require(*command: str) -> None:
+    """Skip the test where a command does not work here."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is missing")
+    done = subprocess.run([*command, "true"], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"{' '.join(command)} is not possible here: {done.stderr.strip()}")
+
+
+def mounted(script: str, *, unprivileged: bool = False) -> tuple[str, ...]:
+    """A prefix that runs a command with mounts of its own, made by ``script``."""
+    require("unshare", "-Urm")
+    drop = ""
+    if unprivileged:
+        require("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+        drop = "setpriv --bounding-set=-all --inh-caps=-all "
+    return ("unshare", "-Urm", "sh", "-ec", f'{script}\nexec {drop}"$@"', "sh")
+
+
+def other_user() -> int:
+    """A user id that is not ours and may be given to a file; skips where that cannot be."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another user")
+    return 12345

@@ -1,0 +1,201 @@
+"""Contract section 3: joining and leaving, counted; who agents() shows, and as what."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from agents.support import start_agent
+from processes import Processes
+
+import pix_shm
+from pix_shm import EventBus
+
+
+def test_attach_is_counted_for_each_directory_and_session(
+    agent_dir: Path, tmp_path: Path, processes: Processes
+) -> None:
+    first = pix_shm.attach()
+    again = pix_shm.attach(str(agent_dir) + "/")
+    other = pix_shm.attach(session="other")
+    assert again is first
+    assert other is not first
+    assert [a.session for a in pix_shm.agents()] == ["main", "other"]
+    first.close()
+    assert [a.session for a in pix_shm.agents()] == ["main", "other"]
+    first.close()
+    assert [a.session for a in pix_shm.agents()] == ["other"]
+    first.close()  # once too often
+    other.close()
+    other.close()
+    assert pix_shm.agents() == ()
+
+
+def test_a_link_to_the_directory_is_the_directory(agent_dir: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(agent_dir)
+    with pix_shm.attach() as agent, pix_shm.attach(link) as same:
+        assert same is agent
+
+
+def test_attaching_again_after_the_last_close_is_a_new_agent(agent_dir: Path) -> None:
+    with pix_shm.attach() as agent:
+        lease = pix_shm.begin_agent_block(agent.events, "ask")
+    with pix_shm.attach() as later:
+        assert later is not agent
+        assert later.state() == pix_shm.State(0, 0, None)
+        assert len(pix_shm.agents()) == 1
+        lease()  # the old one's does not touch the new one
+        agent.close()
+        assert len(pix_shm.agents()) == 1
+    assert pix_shm.agents() == ()
+
+
+def test_leaving_with_takes_back_one_attach_even_by_an_exception(agent_dir: Path) -> None:
+    with pytest.raises(ZeroDivisionError), pix_shm.attach(strict=True) as agent:  # noqa: PT012
+        lease = pix_shm.begin_agent_block(agent.events, "ask")
+        assert pix_shm.state().blocks == 1
+        raise ZeroDivisionError
+    assert pix_shm.agents() == ()
+    assert pix_shm.state() == pix_shm.State(0, 0, None)
+    lease()
+
+
+def test_closing_drops_the_agents_leases_and_no_others(agent_dir: Path) -> None:
+    with pix_shm.attach(session="stays") as stays:
+        with pix_shm.attach(session="goes") as goes:
+            kept = pix_shm.begin_agent_activity(stays.events, "kept")
+            dropped = pix_shm.begin_agent_block(goes.events, "dropped")
+            assert pix_shm.state().state == "blocked"
+        assert pix_shm.state() == pix_shm.State(1, 0, None)
+        dropped()
+        assert pix_shm.state() == pix_shm.State(1, 0, None)
+        kept()
+
+
+def test_a_handler_that_opens_a_lease_while_the_agent_closes_leaves_no_agent_behind(
+    agent_dir: Path,
+) -> None:
+    agent = pix_shm.attach()
+    held = []
+
+    def open_another(event: dict[str, object]) -> None:
+        if event["state"] == "idle" and not held:
+            held.append(pix_shm.begin_agent_activity(agent.events, "late"))
+
+    agent.events.on("pix:agent-state", open_another)
+    asked = pix_shm.begin_agent_block(agent.events, "ask")
+    agent.close()
+    asked()
+    assert pix_shm.agents() == ()
+    for lease in held:
+        lease()
+    assert pix_shm.agents() == ()
+    assert pix_shm.state() == pix_shm.State(0, 0, None)
+
+
+def test_threads_that_attach_and_close_the_same_session(
+    agent_dir: Path, processes: Processes
+) -> None:
+    output = processes.run(
+        """
+        import threading
+        sys.setswitchinterval(1e-6)
+        wrong = []
+        def come_and_go():
+            for _ in range(200):
+                with pix_shm.attach() as agent:
+                    with pix_shm.begin_agent_activity(agent.events, "work"):
+                        if agent.state().activities < 1 or agent.events.owner is not agent:
+                            wrong.append(repr(agent.state()))
+        threads = [threading.Thread(target=come_and_go) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        say(len(wrong), len(pix_shm.agents()), pix_shm.state().state)
+        """
+    )
+    assert output == "0 0 idle\n"
+
+
+def test_attaching_leaves_no_descriptor_and_no_thread_behind(
+    agent_dir: Path, processes: Processes
+) -> None:
+    output = processes.run(
+        """
+        import threading
+        def count():
+            return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+        with pix_shm.attach() as agent, pix_shm.begin_agent_block(agent.events, "ask"):
+            before = count()
+        for number in range(100):
+            with pix_shm.attach(session=str(number)) as agent:
+                with pix_shm.begin_agent_block(agent.events, "ask"):
+                    pix_shm.state(), pix_shm.agents()
+        say(before == count(), count()[1])
+        """
+    )
+    assert output == "True 1\n"
+
+
+def test_a_bus_without_an_agent_gets_one_that_goes_with_it(
+    agent_dir: Path, processes: Processes
+) -> None:
+    output = processes.run(
+        """
+        import gc
+        bus = pix_shm.EventBus()
+        lease = pix_shm.begin_agent_activity(bus, "work", "alone")
+        [info] = pix_shm.agents()
+        say(info.session, info.state, info.message, info.source)
+        lease()
+        say(pix_shm.state().state, len(pix_shm.agents()))
+        del bus, lease
+        gc.collect()
+        say(len(pix_shm.agents()))
+        """
+    )
+    assert output.splitlines() == ["main working alone work", "idle 1", "0"]
+
+
+def test_two_buses_without_agents_are_two_agents(agent_dir: Path) -> None:
+    one, two = EventBus(), EventBus()
+    with pix_shm.begin_agent_activity(one, "one"), pix_shm.begin_agent_block(two, "two"):
+        assert [a.source for a in pix_shm.agents()] == ["one", "two"]
+        assert pix_shm.state() == pix_shm.State(1, 1, None)
+
+
+def test_agents_tells_who_and_what_of_every_process(agent_dir: Path, processes: Processes) -> None:
+    working = start_agent(processes, "first", env={"HERDR_PANE_ID": "p7"})
+    blocked = start_agent(processes, "second")
+    before = float(working.ask("time.time()"))
+    working.ask("work('tool', 'building')")
+    blocked.ask("work('tool', 'thinking')")
+    blocked.ask("block('ask', 'Proceed?')")
+    first, second = pix_shm.agents()
+    assert (first.pid, first.session, first.pane) == (working.pid, "first", "p7")
+    assert (first.state, first.message, first.source) == ("working", "building", "tool")
+    assert (first.activities, first.blocks) == (1, 0)
+    assert (second.pid, second.session, second.pane) == (blocked.pid, "second", "")
+    assert (second.state, second.message, second.source) == ("blocked", "Proceed?", "ask")
+    assert (second.activities, second.blocks) == (1, 1)
+    assert int(before) <= first.since <= second.since <= float(working.ask("time.time()"))
+    assert working.ask("len(agents())") == "2"  # an agent sees itself, too
+    since = second.since
+    blocked.ask("block('ask again')")
+    assert pix_shm.agents()[1].since == since  # no change of state
+
+
+def test_information_is_immutable_and_comparable(agent_dir: Path) -> None:
+    with pix_shm.attach():
+        [info] = pix_shm.agents()
+        assert info == pix_shm.agents()[0]
+        assert hash(info) == hash(pix_shm.agents()[0])
+        with pytest.raises(AttributeError):
+            info.state = "blocked"  # type: ignore[misc]
+        assert info.pid == os.getpid()
+        with pytest.raises(AttributeError):
+            pix_shm.state().blocks = 1  # type: ignore[misc]
+        assert pix_shm.state() is pix_shm.state()

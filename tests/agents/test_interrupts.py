@@ -1,0 +1,199 @@
+"""Signals at any instant: handlers that use leases, and Ctrl-C in the middle of a lease change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from agents.support import start_agent, stopped_holder
+from processes import Processes
+
+import pix_shm
+from pix_shm import State
+
+IDLE = State(0, 0, None)
+
+
+def test_a_signal_handler_that_changes_leases_amid_lease_changes(
+    agent_dir: Path, processes: Processes
+) -> None:
+    output = processes.run(
+        """
+        agent = pix_shm.attach()
+        heard, held, calls = [], [], [0]
+        agent.events.on("pix:agent-state", heard.append)
+        def handle(number, frame):
+            calls[0] += 1
+            with pix_shm.begin_agent_block(agent.events, "handler"):
+                if held:
+                    held.pop()()
+                else:
+                    held.append(pix_shm.begin_agent_activity(agent.events, "handler", "held"))
+            pix_shm.state(), pix_shm.agents()
+        signal.signal(signal.SIGALRM, handle)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            with pix_shm.begin_agent_activity(agent.events, "main"):
+                with pix_shm.begin_agent_block(agent.events, "main"):
+                    pass
+            with pix_shm.attach(session="other") as other:
+                pix_shm.begin_agent_block(other.events, "other")()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        while held:
+            held.pop()()
+        [info] = pix_shm.agents()
+        say(agent.state(), pix_shm.state(), info.activities, info.blocks, heard[-1]["state"])
+        say(calls[0] > 100)
+        """
+    )
+    assert output.splitlines() == [f"{IDLE} {IDLE} 0 0 idle", "True"]
+
+
+def test_a_signal_handler_that_changes_leases_while_the_segment_is_opened(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """The segment is removed all the time, so that state() and agents() open it anew."""
+    child = processes.start(
+        """
+        import logging, posix_ipc, warnings
+        from pix_shm.segment import segment_of
+        warnings.simplefilter("ignore")
+        logging.disable()
+        agent = pix_shm.attach()
+        segment = segment_of(agent.directory)
+        calls = [0]
+        def handle(number, frame):
+            calls[0] += 1
+            pix_shm.begin_agent_block(agent.events, "handler")()
+        signal.signal(signal.SIGALRM, handle)
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            try:
+                posix_ipc.unlink_shared_memory(segment.name)
+            except posix_ipc.ExistentialError:
+                pass
+            segment.due = 0.0
+            pix_shm.state(), pix_shm.agents(), pix_shm.revision()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        pix_shm.begin_agent_block(agent.events, "last")()
+        say(agent.state(), pix_shm.state(), calls[0] > 100)
+        """
+    )
+    assert child.hear() == f"{IDLE} {IDLE} True"
+    assert child.finish() == ""
+
+
+def test_finalizers_that_release_leases_while_the_segment_is_opened(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """The collector may run at any allocation, also where a lock is held."""
+    child = processes.start(
+        """
+        import gc, logging, posix_ipc, warnings
+        from pix_shm.segment import segment_of
+        warnings.simplefilter("ignore")
+        logging.disable()
+        agent = pix_shm.attach()
+        segment = segment_of(agent.directory)
+        class Cycle:
+            def __init__(self):
+                self.itself = self
+                self.lease = pix_shm.begin_agent_block(agent.events, "dropped")
+        gc.set_threshold(1)
+        for _ in range(300):
+            Cycle()
+            try:
+                posix_ipc.unlink_shared_memory(segment.name)
+            except posix_ipc.ExistentialError:
+                pass
+            segment.due = 0.0
+            pix_shm.state(), pix_shm.agents(), pix_shm.revision()
+        gc.set_threshold(700)
+        gc.collect()
+        pix_shm.begin_agent_block(agent.events, "last")()
+        say(agent.state(), pix_shm.state())
+        """
+    )
+    assert child.hear() == f"{IDLE} {IDLE}"
+    assert child.finish() == ""
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_b05_interrupts_at_random_instants_of_lease_changes(
+    agent_dir: Path, processes: Processes, seed: int
+) -> None:
+    other = start_agent(processes, "other")
+    child = processes.start(
+        """
+        import random, threading, warnings
+        warnings.simplefilter("ignore", ResourceWarning)  # a lease lost on its way to its name
+        dice = random.Random(int(sys.argv[1]))
+        agent = pix_shm.attach()
+        heard, wrong = [], []
+        agent.events.on("pix:agent-state", heard.append)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        def prompt():
+            pix_shm.state()
+        def look(what):
+            [info] = [a for a in pix_shm.agents() if a.session == "main"]
+            counts = agent.state().activities, agent.state().blocks
+            if counts != (0, 0) or (info.activities, info.blocks) != counts:
+                wrong.append((round, what, counts, info.activities, info.blocks))
+        for round in range(300):
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, dice.random() * 0.005 + 1e-6)
+                    while True:
+                        with pix_shm.begin_agent_activity(agent.events, "main"):
+                            with pix_shm.begin_agent_block(agent.events, "main", "Proceed?"):
+                                pass
+                        pix_shm.with_agent_block(agent.events, "main", "Proceed?", prompt)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                pass
+            look("after the interrupt")
+            with pix_shm.begin_agent_activity(agent.events, "main"):
+                pass
+            look("after the next change")
+            if [event["state"] for event in heard[-2:]] != ["working", "idle"]:
+                wrong.append((round, "events", heard[-2:]))
+            heard.clear()
+            if round % 50 == 49:  # nor is a lock kept that another thread needs
+                with pix_shm.attach(session="thread") as second:
+                    thread = threading.Thread(
+                        target=lambda: pix_shm.begin_agent_block(second.events, "thread")()
+                    )
+                    thread.start()
+                    thread.join(20)
+                    if thread.is_alive():
+                        say("a thread waits for ever")
+                        os._exit(1)
+        say(wrong)
+        hear()
+        """,
+        seed,
+    )
+    assert child.hear() == "[]"
+    other.ask("block('ask', 'Proceed?')")
+    assert other.ask("seen()") == "(0, 1)"
+    assert pix_shm.state() == State(0, 1, "Proceed?")
+    child.say()
+    assert child.finish() == ""
+    assert other.ask("caught + logged") == "[]"
+    assert other.finish() == ""
+
+
+def test_b05_a_timed_wait_for_the_lock_keeps_its_end_under_interrupts(
+    agent_dir: Path, processes: Processes
+) -> None:
+    holder, agent = start_agent(processes, "holder"), start_agent(processes, "agent")
+    agent.ask("signal.signal(signal.SIGALRM, lambda *_: None)")
+    agent.ask("signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)")
+    with stopped_holder(agent_dir, holder):
+        agent.ask("block('ask', 'Proceed?')")  # returns at all
+        assert agent.ask("own(), len(caught)") == "((0, 1), 1)"
+    agent.ask("signal.setitimer(signal.ITIMER_REAL, 0)")
+    assert agent.finish() == holder.finish() == ""

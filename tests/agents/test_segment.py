@@ -1,0 +1,547 @@
+"""Contract section 4: segments that are made, removed, foreign or damaged. Architecture: decisions
+7 and 8 about the segment.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from agents.support import (
+    PROMISE,
+    other_user,
+    path_of,
+    require,
+    semaphore_of,
+    start_agent,
+    words_of,
+)
+from processes import Processes, eventually, name_of, remove_segment
+
+import pix_shm
+from pix_shm import SegmentError, State
+from pix_shm._core import lib
+from pix_shm.segment import segment_name
+
+IDLE = State(0, 0, None)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def test_b24_names_are_short_and_tell_directories_and_users_apart() -> None:
+    long = "/" + "/".join(["d" * 200] * 20)
+    directories = [long, long + "/x", "/", "/home/a/.pi/agent", "/home/日本/\udcff"]
+    users = [0, 1, 1000, 65534, 4294967294]
+    names = {segment_name(directory, user) for directory in directories for user in users}
+    assert len(names) == len(directories) * len(users)
+    for name in names:
+        assert name.isascii()
+        assert name.startswith("/")
+        assert name.count("/") == 1
+        assert len(name) <= 30
+    assert segment_name(long, 0) == segment_name(long, 0)
+
+
+def test_b24_every_process_derives_the_same_name(agent_dir: Path, processes: Processes) -> None:
+    code = "from pix_shm.segment import segment_name; say(segment_name(sys.argv[1], 7))"
+    for seed in ("0", "1"):
+        output = processes.start(code, "/x", env={"PYTHONHASHSEED": seed}).finish()
+        assert output == segment_name("/x", 7) + "\n"
+
+
+def test_segment_and_semaphore_are_private_whatever_the_umask(
+    agent_dir: Path, processes: Processes
+) -> None:
+    for mask in ("0", "0o777"):
+        processes.run(f"os.umask({mask}); pix_shm.attach(strict=True)")
+        assert path_of(agent_dir).stat().st_mode & 0o7777 == 0o600
+        assert path_of(agent_dir).stat().st_size == lib.PIX_SIZE
+        assert semaphore_of(agent_dir).stat().st_mode & 0o177 == 0
+        remove_segment(agent_dir)
+
+
+# --- making it ------------------------------------------------------------------------------------
+
+_ATTACH = """
+with pix_shm.attach(strict=True) as agent, pix_shm.begin_agent_activity(agent.events, "tool"):
+    say("working")
+    hear()
+"""
+
+
+def test_b06_a_creator_that_is_slow_between_making_and_sizing(
+    agent_dir: Path, processes: Processes
+) -> None:
+    require("strace", "-f", "-o", "/dev/null")
+    slow = ("strace", "-f", "-o", "/dev/null", "-e", "inject=fallocate:delay_enter=300000")
+    creator = processes.start(_ATTACH, wrap=slow)
+    assert eventually(path_of(agent_dir).exists)
+    assert path_of(agent_dir).stat().st_size == 0
+    attachers = [processes.start(_ATTACH) for _ in range(8)]
+    for process in (creator, *attachers):
+        assert process.hear() == "working"
+    assert len(pix_shm.agents()) == 9, "all are in one segment"
+    assert pix_shm.state().activities == 9
+    for process in (creator, *attachers):
+        process.say()
+        assert process.finish() == ""
+
+
+def test_b06_a_creator_killed_between_making_and_sizing(
+    agent_dir: Path, processes: Processes
+) -> None:
+    require("strace", "-f", "-o", "/dev/null")
+    killed = ("strace", "-f", "-o", "/dev/null", "-e", "inject=fallocate:signal=SIGKILL")
+    creator = processes.start(_ATTACH, wrap=killed)
+    creator.wait()
+    leftover = path_of(agent_dir).stat()
+    assert leftover.st_size in {0, lib.PIX_SIZE}, "killed after the system call, or before"
+    attachers = [processes.start(_ATTACH) for _ in range(4)]
+    for process in attachers:
+        assert process.hear() == "working"
+    assert len(pix_shm.agents()) == 4, "mended by one, used by all"
+    assert path_of(agent_dir).stat().st_ino == leftover.st_ino
+    for process in attachers:
+        process.say()
+        assert process.finish() == ""
+
+
+def test_b06_an_empty_leftover_is_made_a_segment(agent_dir: Path) -> None:
+    path_of(agent_dir).touch(0o600)
+    with pix_shm.attach(strict=True) as agent, pix_shm.begin_agent_block(agent.events, "ask"):
+        assert pix_shm.state() == State(0, 1, None)
+
+
+def test_b25_attaching_never_resizes(agent_dir: Path, processes: Processes, tmp_path: Path) -> None:
+    log = tmp_path / "trace"
+    calls = "trace=ftruncate,truncate,fallocate,unlink,unlinkat,rename,renameat,renameat2"
+    traced = ("strace", "-f", "-o", str(log), "-e", calls)
+    require(*traced)
+    with pix_shm.attach(strict=True):
+        processes.start(_ATTACH.replace("hear()", "pass"), wrap=traced).finish()
+    assert [line for line in log.read_text().splitlines() if "(" in line] == []
+
+
+def test_b25_a_larger_segment_is_accepted(agent_dir: Path, processes: Processes) -> None:
+    with pix_shm.attach(strict=True):
+        pass
+    larger = lib.PIX_SIZE + 16 * 4096
+    os.truncate(path_of(agent_dir), larger)
+    output = processes.run("pix_shm.attach(strict=True); say(len(pix_shm.agents()))")
+    assert output == "1\n"
+    assert path_of(agent_dir).stat().st_size == larger
+
+
+# --- what must not be trusted ---------------------------------------------------------------------
+
+
+def _valid(directory: Path) -> bytearray:
+    with pix_shm.attach(strict=True):
+        pass
+    data = bytearray(path_of(directory).read_bytes())
+    remove_segment(directory)
+    return data
+
+
+def _plant(directory: Path, data: bytes | bytearray) -> None:
+    path_of(directory).write_bytes(data)
+    path_of(directory).chmod(0o600)
+
+
+def _smaller(directory: Path) -> None:
+    _plant(directory, _valid(directory)[: lib.PIX_SIZE // 2])
+
+
+def _odd(directory: Path) -> None:
+    _plant(directory, _valid(directory) + b"x")
+
+
+def _magic(directory: Path) -> None:
+    data = _valid(directory)
+    data[0] ^= 0xFF
+    _plant(directory, data)
+
+
+def _layout(directory: Path) -> None:
+    data = _valid(directory)
+    data[8] += 1
+    _plant(directory, data)
+
+
+def _slots(directory: Path) -> None:
+    data = _valid(directory)
+    data[12:16] = (7).to_bytes(4, "little")
+    _plant(directory, data)
+
+
+def _noise(directory: Path) -> None:
+    _plant(directory, random.Random(26).randbytes(lib.PIX_SIZE))
+
+
+def _owner(directory: Path) -> None:
+    _plant(directory, _valid(directory))
+    os.chown(path_of(directory), other_user(), -1)
+
+
+def _mode(directory: Path) -> None:
+    _plant(directory, _valid(directory))
+    path_of(directory).chmod(0o660)
+
+
+def _link(directory: Path) -> None:
+    target = directory / "elsewhere"
+    target.write_bytes(_valid(directory))
+    target.chmod(0o600)
+    path_of(directory).symlink_to(target)
+
+
+def _dangling(directory: Path) -> None:
+    path_of(directory).symlink_to(directory / "nowhere")
+
+
+def _folder(directory: Path) -> None:
+    path_of(directory).mkdir()
+
+
+def _pipe(directory: Path) -> None:
+    os.mkfifo(path_of(directory), 0o600)
+
+
+FOREIGN = "not ours, or not private"
+CONTENT = "not that of a segment"
+
+
+@pytest.mark.parametrize(
+    ("plant", "reason"),
+    [
+        (_smaller, CONTENT),
+        (_odd, CONTENT),
+        (_magic, CONTENT),
+        (_layout, CONTENT),
+        (_slots, CONTENT),
+        (_noise, CONTENT),
+        (_owner, FOREIGN),
+        (_mode, FOREIGN),
+        (_link, FOREIGN),
+        (_dangling, FOREIGN),
+        (_folder, FOREIGN),
+        (_pipe, FOREIGN),
+    ],
+    ids=lambda value: getattr(value, "__name__", "")[1:],
+)
+def test_b25_b26_what_is_no_segment_of_ours_is_never_trusted(
+    agent_dir: Path, processes: Processes, plant: Callable[[Path], None], reason: str
+) -> None:
+    path = path_of(agent_dir)
+    try:
+        plant(agent_dir)
+        before = path.lstat()
+        with pytest.raises(SegmentError, match=reason) as raised:
+            pix_shm.attach(session="strict", strict=True)
+        assert name_of(agent_dir) in str(raised.value)
+        assert str(agent_dir) in str(raised.value)
+
+        child = start_agent(processes)
+        assert child.ask("len(caught)") == "1"
+        assert child.ask("'RuntimeWarning' in caught[0] and agent.directory in caught[0]") == "True"
+        assert child.ask("len(logged)") == "1"
+        assert child.ask("seen()") == "(0, 0)"
+        child.ask("block('ask', 'Proceed?')")
+        assert child.ask("state()") == str(State(0, 1, "Proceed?"))
+        assert child.ask("[(a.session, a.blocks) for a in agents()]") == "[('main', 1)]"
+        child.ask("release('ask')")
+        assert child.ask("seen()") == "(0, 0)"
+        assert child.ask("revision() > 0") == "True"
+        assert child.ask("len(caught), len(logged)") == "(1, 1)", "told once"
+        assert child.finish() == ""
+
+        after = path.lstat()
+        assert (after.st_ino, after.st_size, after.st_mode, after.st_mtime_ns) == (
+            before.st_ino,
+            before.st_size,
+            before.st_mode,
+            before.st_mtime_ns,
+        ), "left as it was"
+    finally:
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+
+
+def test_strict_raises_and_warns_of_nothing_else(agent_dir: Path, processes: Processes) -> None:
+    path_of(agent_dir).write_bytes(b"no segment")
+    output = processes.run(
+        """
+        import warnings
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                pix_shm.attach(strict=True)
+            except pix_shm.SegmentError as error:
+                say(isinstance(error, pix_shm.PixShmError), len(caught))
+        """
+    )
+    assert output == "True 0\n"
+
+
+def test_a_state_first_read_after_a_block_began_is_the_own_one_without_a_segment(
+    agent_dir: Path, processes: Processes
+) -> None:
+    path_of(agent_dir).mkdir()
+    try:
+        output = processes.run(
+            """
+            import logging, warnings
+            warnings.simplefilter("ignore")
+            logging.disable()
+            agent = pix_shm.attach()
+            lease = pix_shm.begin_agent_block(agent.events, "ask", "Proceed?")
+            say(pix_shm.state().state, pix_shm.state().message)
+            """
+        )
+    finally:
+        path_of(agent_dir).rmdir()
+    assert output == "blocked Proceed?\n"
+
+
+def test_b26_a_refused_segment_is_not_refused_for_ever(
+    agent_dir: Path, processes: Processes
+) -> None:
+    path_of(agent_dir).write_bytes(b"no segment")
+    child = start_agent(processes)
+    child.ask("block('ask', 'Proceed?')")
+    assert pix_shm.agents() == ()
+    remove_segment(agent_dir)
+
+    def published() -> bool:
+        child.ask("work('tool')")
+        child.ask("release('tool')")
+        return pix_shm.state() == State(0, 1, "Proceed?")
+
+    assert eventually(published, PROMISE)
+    assert [a.session for a in pix_shm.agents()] == ["main"]
+    assert child.ask("len(caught)") == "1"
+    assert child.finish() == ""
+
+
+def test_random_damage_under_living_agents_crashes_nobody(
+    agent_dir: Path, processes: Processes
+) -> None:
+    children = [start_agent(processes, str(number)) for number in range(3)]
+    dice = random.Random(27)
+    for _ in range(40):
+        with words_of(agent_dir) as words:
+            for _ in range(200):
+                at = dice.choice((dice.randrange(8, len(words)), dice.randrange(8, 1600)))
+                words[at] = dice.getrandbits(64)
+        for child in children:
+            child.ask("block('ask', 'Proceed?'), state(), agents(), revision()")
+            assert child.ask("own()") == "(0, 1)"
+            child.ask("release('ask')")
+        pix_shm.state(), pix_shm.agents(), pix_shm.revision()
+    remove_segment(agent_dir)
+    for child in children:
+        child.ask("block('ask', 'Proceed?')")
+    assert eventually(lambda: pix_shm.state() == State(0, 3, "Proceed?"), PROMISE)
+    for child in children:
+        assert child.finish() == ""
+
+
+# --- the semaphore --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 4, 4096])
+def test_a_semaphore_of_somebody_else_harms_nobody(
+    agent_dir: Path, processes: Processes, size: int
+) -> None:
+    semaphore = semaphore_of(agent_dir)
+    semaphore.write_bytes(bytes(size))
+    os.chown(semaphore, other_user(), -1)
+    try:
+        _two_agents_work(processes)
+        assert semaphore.stat().st_size == size
+    finally:
+        semaphore.unlink()
+
+
+@pytest.mark.parametrize("kind", ["empty", "link", "folder"])
+def test_a_semaphore_that_is_none_harms_nobody(
+    agent_dir: Path, processes: Processes, kind: str
+) -> None:
+    semaphore = semaphore_of(agent_dir)
+    if kind == "empty":
+        semaphore.touch(0o600)
+    elif kind == "link":
+        semaphore.symlink_to("nowhere")
+    else:
+        semaphore.mkdir()
+    try:
+        _two_agents_work(processes)
+    finally:
+        semaphore.rmdir() if kind == "folder" else semaphore.unlink()
+
+
+def _two_agents_work(processes: Processes) -> None:
+    one, two = start_agent(processes, "one"), start_agent(processes, "two")
+    one.ask("work('tool')")
+    two.ask("block('ask', 'Proceed?')")
+    assert one.ask("state()") == two.ask("state()") == str(State(1, 1, "Proceed?"))
+    for child in (one, two):
+        child.ask("[begin_agent_activity(agent.events, 'tool')() for _ in range(300)]")
+        assert child.ask("caught + logged") == "[]"
+        assert child.finish() == ""
+    assert pix_shm.state() == IDLE
+
+
+# --- removal --------------------------------------------------------------------------------------
+
+
+def test_b08_a_clean_up_beside_working_agents_splits_nobody(
+    agent_dir: Path, processes: Processes
+) -> None:
+    one, two = start_agent(processes, "one"), start_agent(processes, "two")
+    one.ask("block('one', 'one')")
+    two.ask("work('two')")
+    remove_segment(agent_dir)  # what a clean-up script does
+    newcomer = start_agent(processes, "newcomer")
+    inode = path_of(agent_dir).stat().st_ino
+    for child in (one, two, newcomer):
+        child.ask("work('more')")
+    assert sorted(a.session for a in pix_shm.agents()) == ["newcomer", "one", "two"]
+    assert pix_shm.state().activities == 4
+    assert pix_shm.state().blocks == 1
+    for child in (newcomer, two, one):
+        assert child.ask("seen()") == str((pix_shm.state().activities, pix_shm.state().blocks))
+        assert child.finish() == ""
+    assert path_of(agent_dir).stat().st_ino == inode, "the last to leave removes nothing"
+
+
+def test_b09_all_converge_on_a_new_segment_after_a_logout(
+    agent_dir: Path, processes: Processes
+) -> None:
+    working, blocked = start_agent(processes, "working"), start_agent(processes, "blocked")
+    working.ask("work('tool', 'building')")
+    blocked.ask("block('ask', 'Proceed?')")
+    assert pix_shm.state() == State(1, 1, "Proceed?")
+    revision = pix_shm.revision()
+    remove_segment(agent_dir)
+    newcomer = start_agent(processes, "newcomer")
+    working.ask("work('second')")
+    blocked.ask("work('third')")
+    for child in (working, blocked, newcomer):
+        assert eventually(lambda child=child: child.ask("seen()") == "(3, 1)", PROMISE)  # type: ignore[misc]
+        assert child.ask("sorted(a.session for a in agents())") == str(
+            ["blocked", "newcomer", "working"]
+        )
+    assert eventually(lambda: pix_shm.state() == State(3, 1, "Proceed?"), PROMISE)
+    assert pix_shm.revision() > revision
+    for child in (working, blocked, newcomer):
+        assert child.ask("[text for text in caught + logged if 'Error' in text]") == "[]"
+        assert child.ask("len(caught) <= 1 and len(logged) <= 1") == "True"
+        assert child.finish() == ""
+    assert pix_shm.state() == IDLE
+
+
+def test_b09_one_operation_of_one_session_brings_all_sessions_of_a_process(
+    agent_dir: Path,
+) -> None:
+    with pix_shm.attach(session="one") as one, pix_shm.attach(session="two") as two:
+        block = pix_shm.begin_agent_block(one.events, "ask", "Proceed?")
+        remove_segment(agent_dir)
+        with pix_shm.begin_agent_activity(two.events, "tool"):
+            assert pix_shm.state() == State(1, 1, "Proceed?")
+            assert sorted(a.session for a in pix_shm.agents()) == ["one", "two"]
+        block()
+
+
+@pytest.mark.parametrize("remove", ["unlink", "rename"])
+def test_a_poller_of_a_segment_removed_while_all_are_idle_sees_the_newcomers_block(
+    agent_dir: Path, processes: Processes, remove: str, tmp_path: Path
+) -> None:
+    idle = start_agent(processes, "idle")
+    assert pix_shm.state() == IDLE
+    away = Path("/dev/shm/" + name_of(tmp_path)[1:])
+    if remove == "rename":
+        path_of(agent_dir).rename(away)
+    else:
+        remove_segment(agent_dir)
+    try:
+        newcomer = start_agent(processes, "newcomer")
+        newcomer.ask("block('ask', 'Proceed?')")
+        assert eventually(lambda: pix_shm.state() == State(0, 1, "Proceed?"), PROMISE)
+        assert eventually(lambda: idle.ask("seen()") == "(0, 1)", PROMISE)
+        assert newcomer.finish() == idle.finish() == ""
+    finally:
+        away.unlink(missing_ok=True)
+
+
+def test_a_removed_segment_that_nobody_replaces_is_idle(
+    agent_dir: Path, processes: Processes
+) -> None:
+    blocked = start_agent(processes)
+    blocked.ask("block('ask', 'Proceed?')")
+    assert pix_shm.state().state == "blocked"
+    remove_segment(agent_dir)
+    blocked.kill(signal.SIGKILL)
+    assert eventually(lambda: pix_shm.state() == IDLE, PROMISE)
+    assert pix_shm.agents() == ()
+    assert not path_of(agent_dir).exists(), "a reader makes none"
+
+
+def test_removals_under_load_end_with_everybody_in_one_segment(
+    agent_dir: Path, processes: Processes
+) -> None:
+    workers = [
+        processes.start(
+            """
+            import logging, warnings
+            # the segment may be in the making when somebody looks: said so, and tried again
+            warnings.filterwarnings("ignore", "(?s).*another process is making it")
+            logging.disable()
+            agent = pix_shm.attach(session=sys.argv[1])
+            with pix_shm.begin_agent_activity(agent.events, "kept"):
+                say("ready")
+                until = time.monotonic() + 1
+                while time.monotonic() < until:
+                    with pix_shm.begin_agent_block(agent.events, "ask"):
+                        pix_shm.state()
+                say("done")
+                hear()
+                pix_shm.begin_agent_activity(agent.events, "once more")()
+                say("done")
+                hear()
+            """,
+            number,
+        )
+        for number in range(4)
+    ]
+    for worker in workers:
+        worker.hear()
+    for _ in range(40):
+        remove_segment(agent_dir)
+        assert eventually(path_of(agent_dir).exists, PROMISE)
+    for worker in workers:
+        assert worker.hear() == "done"
+    for worker in workers:
+        assert worker.ask() == "done"
+    assert eventually(lambda: pix_shm.state() == State(4, 0, None), PROMISE)
+    assert sorted(a.session for a in pix_shm.agents()) == ["0", "1", "2", "3"]
+    for worker in workers:
+        worker.say()
+        assert worker.finish() == ""
+    assert pix_shm.state() == IDLE
+
+
+def test_readers_make_nothing_and_write_nothing(agent_dir: Path, processes: Processes) -> None:
+    code = "say(pix_shm.state().state, pix_shm.agents(), pix_shm.revision() > 0)"
+    assert processes.run(code) == "idle () True\n"
+    assert not path_of(agent_dir).exists()
+    assert not semaphore_of(agent_dir).exists()
+    with pix_shm.attach() as agent, pix_shm.begin_agent_block(agent.events, "ask"):
+        before = path_of(agent_dir).read_bytes()
+        assert processes.run(code.replace("pix_shm.agents()", "7")) == "blocked 7 True\n"
+        assert path_of(agent_dir).read_bytes() == before

@@ -1,0 +1,44 @@
+"""What the tests of the config share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from processes import remove_segment
+
+from pix_shm._config.runtime import Runtime
+
+
+@pytest.fixture
+def file(agent_dir: Path) -> Path:
+    """The path of ``pix.json``, which does not exist yet."""
+    return agent_dir / "pix.json"
+
+
+@pytest.fixture
+def runtime(agent_dir: Path) -> Runtime:
+    """The runtime of the test's agent directory."""
+    return Runtime(agent_dir)
+
+
+@pytest.fixture
+def runtime_of() -> Iterator[Callable[[Path], Runtime]]:
+    """Makes runtimes of further agent directories, and removes their segments in the end."""
+    made: list[Path] = []
+
+    def make(directory: Path) -> Runtime:
+        made.append(directory)
+        return Runtime(directory)
+
+    yield make
+    for directory in made:
+        remove_segment(directory)
+
+
+@pytest.fixture
+def module_level(agent_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Makes the module-level functions choose their directory anew: the test's."""
+    monkeypatch.setattr("pix_shm._config._default", None)
+    return agent_dir

@@ -1,0 +1,218 @@
+"""Failures of other tools, section A of the field cases: the file, its readers and its writers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import Processes
+
+from pix_shm._config import Runtime
+from pix_shm.errors import ConfigParseError
+from pix_shm.sections import collapse, gate, io, optimizer, pretty
+
+BROKEN = '{"$version":1,"pretty":{"icons":"ascii"},}'
+
+
+def test_a01_readers_never_see_half_a_file(file: Path, processes: Processes) -> None:
+    """Section 5: the file is renamed into place, whole."""
+    writers, updates = 4, 25
+    bulk = {f"unknown{i}": "x" * 1000 for i in range(64)}
+    file.write_text(json.dumps(bulk))
+    readers = [
+        processes.start(
+            """
+            import json
+            say("ready")
+            reads = 0
+            while not os.path.exists(sys.argv[2]):
+                with open(sys.argv[1], encoding="utf-8") as file:
+                    document = json.load(file)
+                assert len([k for k in document if k.startswith("unknown")]) == 64
+                reads += 1
+            say(reads)
+            """,
+            file,
+            file.with_name("stop"),
+        )
+        for _ in range(2)
+    ]
+    for reader in readers:
+        assert reader.hear() == "ready"
+    children = [
+        processes.start(
+            """
+            from pix_shm._config import Runtime
+            from pix_shm.sections import collapse
+            runtime = Runtime(sys.argv[1])
+            for i in range(int(sys.argv[3])):
+                runtime.update(collapse, {"tools": {f"w{sys.argv[2]}.{i}": False}}, timeout=60)
+            """,
+            file.parent,
+            number,
+            updates,
+        )
+        for number in range(writers)
+    ]
+    for child in children:
+        child.finish()
+    file.with_name("stop").touch()
+    for reader in readers:
+        assert int(reader.finish()) > 10
+    document = json.loads(file.read_bytes())
+    assert document["collapse"]["tools"] == {
+        f"w{w}.{i}": False for w in range(writers) for i in range(updates)
+    }
+    assert {k: v for k, v in document.items() if k in bulk} == bulk
+    assert {p.name for p in file.parent.iterdir()} == {"pix.json", "stop"}
+
+
+def test_a02_no_update_is_lost(file: Path, processes: Processes) -> None:
+    """Section 5: the file is read inside the lock."""
+    children = [
+        processes.start(
+            """
+            from pix_shm._config import Runtime
+            from pix_shm.sections import collapse
+            runtime = Runtime(sys.argv[1])
+            runtime.get(collapse)
+            say("ready")
+            hear()
+            runtime.update(collapse, {"tools": {sys.argv[2]: False}}, timeout=60)
+            """,
+            file.parent,
+            f"t{number:02}",
+        )
+        for number in range(16)
+    ]
+    for child in children:
+        assert child.hear() == "ready"
+    for child in children:
+        child.say()
+    for child in children:
+        child.finish()
+    tools = json.loads(file.read_bytes())["collapse"]["tools"]
+    assert tools == {f"t{number:02}": False for number in range(16)}
+
+
+def test_a04_a_parse_error_wipes_nothing(
+    file: Path, runtime: Runtime, processes: Processes
+) -> None:
+    """Section 5: what cannot be parsed is never overwritten."""
+    file.write_text(BROKEN)
+    before = file.read_bytes(), file.stat()
+    assert runtime.get(pretty).icons == "nerd"
+    (condition,) = runtime.diagnostics()
+    assert (condition.code, condition.path) == ("PARSE_ERROR", str(file))
+    assert "line 1" in condition.message
+    with pytest.raises(ConfigParseError):
+        runtime.update(collapse, {"delaySec": 15})
+    with pytest.raises(ConfigParseError):
+        runtime.reset(collapse)
+    starts = [
+        processes.start(
+            """
+            from pix_shm._config import Runtime
+            from pix_shm.errors import ConfigParseError
+            from pix_shm.sections import collapse
+            runtime = Runtime(sys.argv[1])
+            assert runtime.get(collapse).delay_sec == 10
+            assert [d.code for d in runtime.diagnostics()] == ["PARSE_ERROR"]
+            try:
+                runtime.update(collapse, {"delaySec": 15})
+            except ConfigParseError:
+                say("refused")
+            """,
+            file.parent,
+        )
+        for _ in range(8)
+    ]
+    for child in starts:
+        assert child.finish() == "refused\n"
+    assert (file.read_bytes(), file.stat()) == before
+    assert [p.name for p in file.parent.iterdir()] == ["pix.json"]
+
+
+def test_a08_unknown_keys_are_kept(file: Path) -> None:
+    """Section 5: in place and in order; only the edited path differs."""
+    text = json.dumps(
+        {
+            "zeta": {"": [1, {"b": 1, "a": 2}], "__proto__": {"x": None}},
+            "$schema": "https://example.org/pix.json",
+            "pretty": {"日本": 1.5, "icons": "ascii", "other": [], "diff": {"more": {}}},
+            "gate": {"extraRules": [{"later": True, "pattern": "a"}], "mode": 3},
+            "": {},
+            "collapse": {"delaySec": 3, "x": 12345678901234567890123},
+            "last": False,
+        }
+    )
+    file.write_text(text)
+    expected = json.loads(text)
+    steps: list[tuple[Any, dict[str, Any]]] = [
+        (collapse, {"delaySec": 15}),
+        (pretty, {"icons": "unicode", "diff": {}}),
+        (gate, {"guardrails": "off"}),
+    ]
+    for section, patch in steps:
+        Runtime(file.parent).update(section, patch)
+    expected["collapse"]["delaySec"] = 15
+    expected["pretty"]["icons"] = "unicode"
+    expected["gate"]["guardrails"] = "off"
+    # As text: equality of dictionaries knows no order.
+    assert json.dumps(json.loads(file.read_bytes())) == json.dumps({"$version": 1, **expected})
+
+
+@pytest.mark.parametrize("root", ["[]", '"x"', "null", "42"])
+def test_a37_a_root_of_the_wrong_shape_is_refused(file: Path, runtime: Runtime, root: str) -> None:
+    file.write_text(root)
+    assert runtime.get(io).timeout_sec == 30
+    assert [d.code for d in runtime.diagnostics()] == ["PARSE_ERROR"]
+    with pytest.raises(ConfigParseError):
+        runtime.update(io, {"timeoutSec": 1})
+    assert file.read_text() == root
+
+
+def test_a37_wrong_shapes_fall_back_alone(file: Path, runtime: Runtime) -> None:
+    """Section 5: siblings work; the bad raw value survives unrelated writes."""
+    bad = {
+        "pretty": None,
+        "collapse": True,
+        "io": {"timeoutSec": "10"},
+        "gate": {
+            "guardrails": "off",
+            "extraRules": [
+                None,
+                {"pattern": "("},
+                {"pattern": "a", "flags": "q"},
+                {"pattern": "b"},
+            ],
+        },
+    }
+    file.write_text(json.dumps(bad))
+    assert [d.path for d in runtime.diagnostics()] == [
+        "collapse",
+        "pretty",
+        "io.timeoutSec",
+        "gate.extraRules[0]",
+        "gate.extraRules[1].pattern",
+        "gate.extraRules[2].flags",
+    ]
+    assert {d.code for d in runtime.diagnostics()} == {"INVALID_VALUE"}
+    assert runtime.get(gate).guardrails == "off"
+    assert [rule.pattern for rule in runtime.get(gate).extra_rules] == ["b"]
+    runtime.update(optimizer, {"caveman": "lite"})
+    expected = {"$version": 1, **bad, "optimizer": {"caveman": "lite"}}
+    assert json.dumps(json.loads(file.read_bytes())) == json.dumps(expected)
+
+
+@pytest.mark.parametrize("value", ['"10"', "-1", "1e400", "true"])
+def test_a37_numbers_of_the_wrong_shape(file: Path, runtime: Runtime, value: str) -> None:
+    """The raw value survives as it stands: 1e400 is no Infinity."""
+    file.write_text(f'{{"collapse": {{"delaySec": {value}, "enabled": false}}}}')
+    assert runtime.get(collapse).delay_sec == 10
+    assert runtime.get(collapse).enabled is False
+    assert [d.path for d in runtime.diagnostics()] == ["collapse.delaySec"]
+    runtime.update(io, {"timeoutSec": 1})
+    assert f'"delaySec": {value},' in file.read_text()

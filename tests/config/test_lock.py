@@ -1,0 +1,242 @@
+"""Contract section 5: exclusion, and what happens to the lock of whoever dies, stops or forks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from processes import PATIENCE, Processes
+
+from pix_shm._config import Runtime, storage
+from pix_shm._config.lock import DirectoryLock
+from pix_shm._config.turns import Turns
+from pix_shm.errors import ConfigLockError
+from pix_shm.sections import io
+
+HOLD = """
+from pix_shm._config import Runtime
+from pix_shm.sections import io
+def hold(value):
+    say("holding")
+    hear()
+    return {"timeoutSec": value.timeout_sec + 1}
+Runtime(sys.argv[1]).update(io, hold)
+say("done")
+"""
+
+
+def test_a_stopped_holder_is_never_robbed(
+    file: Path, runtime: Runtime, processes: Processes
+) -> None:
+    """Section 5: waiters time out with a typed error naming holder and path; readers do not."""
+    runtime.update(io, {"timeoutSec": 1})
+    holder = processes.start(HOLD, file.parent)
+    assert holder.hear() == "holding"
+    holder.kill(signal.SIGSTOP)
+    before = file.read_bytes(), runtime.snapshot()
+    with pytest.raises(ConfigLockError) as raised:
+        runtime.update(io, {"timeoutSec": 5}, timeout=0.2)
+    assert raised.value.holder == holder.pid
+    assert str(holder.pid) in str(raised.value)
+    assert raised.value.path == str(file)
+    assert (file.read_bytes(), runtime.snapshot()) == before
+    assert Runtime(file.parent).get(io).timeout_sec == 1
+    holder.kill(signal.SIGCONT)
+    assert holder.ask() == "done"
+    assert runtime.update(io, lambda v: {"timeoutSec": v.timeout_sec + 1}) is not None
+    assert runtime.get(io).timeout_sec == 3
+
+
+def test_the_lock_of_a_killed_holder_is_free(
+    file: Path, runtime: Runtime, processes: Processes
+) -> None:
+    holder = processes.start(HOLD, file.parent)
+    assert holder.hear() == "holding"
+    holder.kill()
+    assert runtime.update(io, {"timeoutSec": 5}, timeout=PATIENCE) is not None
+
+
+def test_a_forked_child_neither_keeps_nor_frees_the_lock(
+    file: Path, runtime: Runtime, processes: Processes
+) -> None:
+    """Neither while the parent holds it, nor after; and the child must not write under it."""
+    parent = processes.start(
+        """
+        from pix_shm._config import Runtime
+        from pix_shm.errors import ConfigLockError
+        from pix_shm.sections import io
+        runtime = Runtime(sys.argv[1])
+        child = None
+        def fork(value):
+            global child
+            child = os.fork()
+            if child:
+                say("forked")
+                hear()
+            return {"timeoutSec": 99 if child == 0 else 7}
+        try:
+            runtime.update(io, fork)
+        except ConfigLockError:
+            os._exit(17 if child == 0 else 1)
+        if child == 0:
+            os._exit(2)
+        say(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """,
+        file.parent,
+    )
+    assert parent.hear() == "forked"
+    with pytest.raises(ConfigLockError):
+        runtime.update(io, {"timeoutSec": 5}, timeout=0.2)
+    assert parent.ask() == "17"
+    assert runtime.update(io, lambda v: {"timeoutSec": v.timeout_sec + 1}) is not None
+    assert runtime.get(io).timeout_sec == 8
+
+
+def test_a_child_that_outlives_its_killed_parent_has_no_lock(
+    file: Path, runtime: Runtime, processes: Processes
+) -> None:
+    """The lock belongs to the open directory, of which a forked child has a copy."""
+    parent = processes.start(
+        """
+        from pix_shm._config import Runtime
+        from pix_shm.sections import io
+        def fork(value):
+            if os.fork() == 0:
+                say("forked")
+                hear()
+                os._exit(0)
+            signal.pause()
+        Runtime(sys.argv[1]).update(io, fork)
+        """,
+        file.parent,
+    )
+    assert parent.hear() == "forked"
+    parent.kill()
+    parent.wait()
+    assert runtime.update(io, {"timeoutSec": 5}, timeout=PATIENCE) is not None
+    parent.say()
+
+
+def test_a_forked_child_updates_on_its_own(runtime: Runtime, file: Path) -> None:
+    """Also when another thread of the parent was updating, delivering or reading at the fork."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            runtime.update(io, lambda v: {"timeoutSec": v.timeout_sec + 1}, timeout=PATIENCE)
+
+    runtime.subscribe(lambda _: time.sleep(0.001))
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                try:
+                    signal.alarm(int(PATIENCE))
+                    runtime.get(io)
+                    runtime.update(io, lambda v: {"timeoutSec": v.timeout_sec + 1}, timeout=30)
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_child_forked_while_another_thread_reads_can_read(
+    file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that holds the view lock does not exist in the child."""
+    parent, reading, go_on = os.getpid(), threading.Event(), threading.Event()
+    fingerprint = storage.fingerprint
+
+    def slow(path: str) -> storage.Fingerprint:
+        if os.getpid() == parent:
+            reading.set()
+            go_on.wait(PATIENCE)
+        return fingerprint(path)
+
+    monkeypatch.setattr(storage, "fingerprint", slow)
+    thread = threading.Thread(target=runtime.snapshot)
+    thread.start()
+    reading.wait(PATIENCE)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(int(PATIENCE) // 6)
+        runtime.snapshot()
+        runtime.diagnostics()
+        os._exit(0)
+    go_on.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_an_update_leaves_no_descriptor_open(runtime: Runtime) -> None:
+    runtime.update(io, {"timeoutSec": 1})
+    before = os.listdir("/proc/self/fd")
+    for seconds in range(2, 6):
+        runtime.update(io, {"timeoutSec": seconds})
+        with pytest.raises(ZeroDivisionError):
+            runtime.update(io, lambda v: {"timeoutSec": 1 / 0})
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_lock_inherited_over_a_fork_frees_nothing_of_the_childs_own(agent_dir: Path) -> None:
+    """The child's own lock may have the number of the parent's descriptor."""
+    inherited = DirectoryLock(str(agent_dir))
+    inherited.acquire(time.monotonic(), "path")
+    child = os.fork()
+    if child == 0:
+        try:
+            own = [DirectoryLock(str(agent_dir))]
+            while own[-1].descriptor < inherited.descriptor:
+                own.append(DirectoryLock(str(agent_dir)))
+            inherited.release()
+            for lock in own:
+                os.fstat(lock.descriptor)
+            os._exit(0 if own[-1].descriptor == inherited.descriptor else 2)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    inherited.release()
+
+
+def test_no_time_to_wait_is_one_try(file: Path) -> None:
+    with (
+        storage.locked(str(file), 0.0),
+        pytest.raises(ConfigLockError),
+        storage.locked(str(file), 0),
+    ):
+        pass
+    with storage.locked(str(file), 0.0):
+        pass
+
+
+def test_turns_are_taken_in_order() -> None:
+    """Section 3: calls of one process are served in order."""
+    turns, order = Turns(), list[int]()
+
+    def take(number: int) -> None:
+        with turns.turn(time.monotonic() + PATIENCE, "path"):
+            order.append(number)
+
+    threads = []
+    with turns.turn(time.monotonic(), "path"):
+        for number in range(5):
+            thread = threading.Thread(target=take, args=(number,))
+            thread.start()
+            threads.append(thread)
+            while len(turns._waiting) <= number:
+                time.sleep(0.001)
+        with pytest.raises(ConfigLockError, match="path"), turns.turn(time.monotonic(), "path"):
+            pass
+    for thread in threads:
+        thread.join()
+    assert order == [0, 1, 2, 3, 4]

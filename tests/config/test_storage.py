@@ -1,0 +1,293 @@
+"""The file on disk: replaced whole or not at all, private, and where its links lead."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import Processes, eventually
+
+from pix_shm._config import Runtime, storage
+from pix_shm._config.lock import DirectoryLock
+from pix_shm.errors import ConfigLockError, ConfigWriteError
+from pix_shm.sections import io
+
+UNFINISHED = ".pix.json.{}.0123456789abcdef.tmp"
+
+
+def soon() -> float:
+    return time.monotonic() + 60
+
+
+def modes_of_temporaries(directory: Path, stop: threading.Event, seen: list[int]) -> None:
+    while not stop.is_set():
+        for entry in os.scandir(directory):
+            if entry.name.endswith(".tmp"):
+                try:
+                    seen.append(stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode))
+                except FileNotFoundError:
+                    pass
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "rename", "fchmod"])
+def test_a_failed_write_leaves_everything(
+    file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Section 5: file, snapshot and revision as they were, no temporary file, a typed error."""
+    runtime.update(io, {"timeoutSec": 7})
+    told: list[Any] = []
+    runtime.subscribe(told.append)
+    before, snapshot = (file.read_bytes(), file.stat()), runtime.snapshot()
+    real: Callable[..., Any] = getattr(os, call)
+
+    def fail(first: Any, *rest: Any, **named: Any) -> Any:
+        if call == "open" and not str(first).endswith(".tmp"):
+            return real(first, *rest, **named)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, fail)
+        with pytest.raises(ConfigWriteError, match="No space left") as raised:
+            runtime.update(io, {"timeoutSec": 8})
+    assert raised.value.errno == errno.ENOSPC
+    assert isinstance(raised.value.__cause__, OSError)
+    assert str(file) in str(raised.value)
+    assert (file.read_bytes(), file.stat()) == before
+    assert os.listdir(file.parent) == ["pix.json"]
+    assert runtime.snapshot() is snapshot
+    assert told == []
+    assert runtime.update(io, {"timeoutSec": 8}) is not None
+
+
+def test_an_unconfirmed_flush_of_the_directory_is_a_warning(
+    file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 5: it comes after the rename: the change stands."""
+    real = os.fsync
+
+    def fail_on_directories(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail_on_directories)
+        assert runtime.update(io, {"timeoutSec": 8}) is not None
+    assert json.loads(file.read_bytes())["io"] == {"timeoutSec": 8}
+    assert [(d.code, d.severity) for d in runtime.diagnostics()] == [("WRITE_FAILED", "warning")]
+    runtime.update(io, {"timeoutSec": 9})
+    assert runtime.diagnostics() == ()
+
+
+def test_the_file_is_flushed_before_it_is_renamed_and_its_directory_after(
+    file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 5, the transaction."""
+    steps: list[str] = []
+    fsync, rename = os.fsync, os.rename
+
+    def flush(descriptor: int) -> None:
+        is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        steps.append("flush directory" if is_directory else "flush file")
+        fsync(descriptor)
+
+    def move(*given: Any, **named: Any) -> None:
+        steps.append("rename")
+        rename(*given, **named)
+
+    publish = type(runtime._segment).publish_config
+
+    def published(*given: Any) -> int:
+        steps.append("publish")
+        return publish(*given)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(os, "rename", move)
+    monkeypatch.setattr(type(runtime._segment), "publish_config", published)
+    runtime.update(io, {"timeoutSec": 8})
+    assert steps == ["flush file", "rename", "flush directory", "publish"]
+
+
+def test_short_writes_are_completed(
+    file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, data[:3]))
+    runtime.update(io, {"timeoutSec": 8})
+    monkeypatch.undo()
+    assert json.loads(file.read_bytes()) == {"$version": 1, "io": {"timeoutSec": 8}}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
+@pytest.mark.parametrize("mode", [None, 0o600, 0o640, 0o644, 0o400, 0o664])
+def test_a15_permission_bits(file: Path, umask: int, mode: int | None) -> None:
+    """Section 5: new files are 0600, existing ones keep theirs; never wider on the way."""
+    if mode is not None:
+        file.write_text("{}")
+        file.chmod(mode)
+    runtime = Runtime(file.parent)
+    stop, seen = threading.Event(), list[int]()
+    watcher = threading.Thread(target=modes_of_temporaries, args=(file.parent, stop, seen))
+    watcher.start()
+    before = os.umask(umask)
+    try:
+        for seconds in (1, 2, 3):
+            runtime.update(io, {"timeoutSec": seconds})
+            assert stat.S_IMODE(file.stat().st_mode) == (mode or 0o600)
+    finally:
+        os.umask(before)
+        stop.set()
+        watcher.join()
+    assert not [m for m in seen if m & ~(mode or 0o600)]
+    unsafe = [d.code for d in runtime.diagnostics()]
+    assert unsafe == (["UNSAFE_PERMISSIONS"] if mode == 0o664 else [])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a15_root_keeps_the_owner(file: Path, runtime: Runtime) -> None:
+    """Section 5: also when root writes a user's file."""
+    file.write_text("{}")
+    os.chown(file, 1234, 5678)
+    runtime.update(io, {"timeoutSec": 8})
+    assert (file.stat().st_uid, file.stat().st_gid) == (1234, 5678)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077, 0o777])
+def test_new_directories_are_private(
+    agent_dir: Path, runtime_of: Callable[[Path], Runtime], umask: int
+) -> None:
+    """Section 5: 0700, those on the way included."""
+    target = agent_dir / "a" / "b"
+    runtime = runtime_of(target)
+    before = os.umask(umask)
+    try:
+        runtime.update(io, {"timeoutSec": 8})
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(d.stat().st_mode) for d in (target, target.parent)] == [0o700, 0o700]
+    assert stat.S_IMODE((target / "pix.json").stat().st_mode) == 0o600
+
+
+def test_the_target_of_a_link_is_replaced_and_the_link_stays(
+    agent_dir: Path, runtime_of: Callable[[Path], Runtime]
+) -> None:
+    """Section 5: a symbolic link keeps its link; several hops, relative, and dangling ones."""
+    home, dotfiles = agent_dir / "home", agent_dir / "dotfiles"
+    home.mkdir()
+    dotfiles.mkdir()
+    (home / "pix.json").symlink_to("../hop")
+    (agent_dir / "hop").symlink_to("dotfiles/real.json")
+    runtime = runtime_of(home)
+    for seconds in (1, 2):
+        runtime.update(io, {"timeoutSec": seconds})
+        assert json.loads((dotfiles / "real.json").read_bytes())["io"] == {"timeoutSec": seconds}
+        assert runtime.get(io).timeout_sec == seconds
+    assert (home / "pix.json").is_symlink()
+    assert (agent_dir / "hop").is_symlink()
+    assert os.listdir(home) == ["pix.json"]
+    assert os.listdir(dotfiles) == ["real.json"]
+
+
+def test_a_loop_of_links_is_a_typed_error(file: Path, runtime: Runtime) -> None:
+    file.symlink_to("b.json")
+    (file.parent / "b.json").symlink_to("pix.json")
+    assert runtime.get(io).timeout_sec == 30
+    assert [d.code for d in runtime.diagnostics()] == ["READ_FAILED"]
+    with pytest.raises(ConfigWriteError):
+        runtime.update(io, {"timeoutSec": 1})
+    assert sorted(os.listdir(file.parent)) == ["b.json", "pix.json"]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_neither_read_nor_replaced(
+    file: Path, runtime: Runtime, make: Callable[[Path], None]
+) -> None:
+    """A FIFO in the file's place hangs nobody."""
+    make(file)
+    kind = stat.S_IFMT(file.stat().st_mode)
+    assert runtime.get(io).timeout_sec == 30
+    with pytest.raises(ConfigWriteError):
+        runtime.update(io, {"timeoutSec": 1})
+    assert stat.S_IFMT(file.stat().st_mode) == kind
+
+
+def test_only_what_dead_writers_left_is_removed(
+    file: Path, runtime: Runtime, processes: Processes
+) -> None:
+    """Section 5: left-over temporary files of dead writers, nobody else's ever."""
+    alive = processes.start("hear()")
+    dead = processes.start("")
+    dead.wait()
+    zombie = processes.start("hear()")
+    zombie.kill()
+    eventually(lambda: b") Z " in Path(f"/proc/{zombie.pid}/stat").read_bytes())
+    others = {
+        UNFINISHED.format(alive.pid),
+        UNFINISHED.format(dead.pid) + "~",
+        f"x{UNFINISHED.format(dead.pid)}",
+        f".pix.json.{dead.pid}.tmp",
+        "pix.json.tmp-notes",
+        "pix.json.bak",
+    }
+    left = {UNFINISHED.format(p) for p in (dead.pid, zombie.pid, os.getpid(), 0, 9999999999)}
+    for name in others | left:
+        (file.parent / name).write_text("x")
+    runtime.update(io, {"timeoutSec": 1})
+    assert set(os.listdir(file.parent)) == others | {"pix.json"}
+
+
+def test_a_target_that_moved_while_the_lock_was_waited_for_is_found_again(
+    agent_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock that is had is that of the file which is there then."""
+    link = agent_dir / "pix.json"
+    for name in ("old", "new"):
+        (agent_dir / name).mkdir()
+    link.symlink_to("old/pix.json")
+    waiting = threading.Event()
+    acquire = DirectoryLock.acquire
+
+    def told(self: DirectoryLock, deadline: float, path: str) -> None:
+        waiting.set()
+        acquire(self, deadline, path)
+
+    def take() -> None:
+        with storage.locked(str(link), soon()) as locked:
+            found.append(locked.target)
+
+    found: list[str] = []
+    with storage.locked(str(link), soon()):
+        monkeypatch.setattr(DirectoryLock, "acquire", told)
+        thread = threading.Thread(target=take)
+        thread.start()
+        waiting.wait()
+        (agent_dir / "link").symlink_to("new/pix.json")
+        os.replace(agent_dir / "link", link)
+    thread.join()
+    assert found == [str(agent_dir / "new" / "pix.json")]
+
+
+def test_two_agent_directories_that_link_to_one_file_exclude_each_other(
+    agent_dir: Path, runtime_of: Callable[[Path], Runtime]
+) -> None:
+    """Section 5: the lock belongs to the resolved file."""
+    runtimes = []
+    for name in ("a", "b"):
+        (agent_dir / name).mkdir()
+        (agent_dir / name / "pix.json").symlink_to("../pix.json")
+        runtimes.append(runtime_of(agent_dir / name))
+    with storage.locked(str(agent_dir / "pix.json"), soon()):
+        for runtime in runtimes:
+            with pytest.raises(ConfigLockError):
+                runtime.update(io, {"timeoutSec": 1}, timeout=0)
+    for runtime in runtimes:
+        runtime.update(io, lambda v: {"timeoutSec": v.timeout_sec + 1})
+    assert json.loads((agent_dir / "pix.json").read_bytes())["io"] == {"timeoutSec": 32}

@@ -1,0 +1,401 @@
+"""Updates and resets: sparse, merging, exact, and nothing at all where nothing changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pix_shm._config
+from pix_shm._config.document import parse, serialize
+from pix_shm._config.edits import apply, patch_edits, reset_edits
+from pix_shm._config.runtime import Runtime
+from pix_shm._config.snapshot import resolve_root
+from pix_shm.errors import (
+    ConfigLockError,
+    ConfigParseError,
+    ConfigValueError,
+    ConfigWriteError,
+    UnsupportedVersionError,
+)
+from pix_shm.sections import Collapse, Diff, ExtraRule, collapse, compaction, gate, io, pretty
+
+UNKNOWN = st.dictionaries(
+    st.text("xyz", max_size=3), st.integers(-9, 9) | st.dictionaries(st.text("pq"), st.booleans())
+)
+PRETTY_PATCHES = st.fixed_dictionaries(
+    {},
+    optional={
+        "icons": st.sampled_from(["nerd", "unicode", "ascii"]),
+        "lsStyle": st.sampled_from(["grid", "tree"]),
+        "cacheLimit": st.integers(1, 10**25),
+        "diff": st.fixed_dictionaries({}, optional={"splitMinWidth": st.integers(1)}),
+    },
+)
+COLLAPSE_PATCHES = st.fixed_dictionaries(
+    {},
+    optional={
+        "enabled": st.booleans(),
+        "tools": st.dictionaries(st.text("abc", max_size=2), st.booleans()),
+    },
+)
+
+
+def stored(file: Path) -> Any:
+    return json.loads(file.read_bytes())
+
+
+def test_reading_creates_nothing(agent_dir: Path) -> None:
+    """Section 5: reads never write, never create anything."""
+    runtime = Runtime(agent_dir / "missing")
+    assert runtime.get(io).timeout_sec == 30
+    assert runtime.diagnostics() == ()
+    assert list(agent_dir.iterdir()) == []
+
+
+def test_only_version_and_explicit_values_are_stored(file: Path, runtime: Runtime) -> None:
+    change = runtime.update(pretty, {"icons": "ascii", "diff": {"split_min_width": 100}})
+    assert file.read_text() == (
+        '{\n  "$version": 1,\n  "pretty": {\n    "icons": "ascii",\n'
+        '    "diff": {\n      "splitMinWidth": 100\n    }\n  }\n}\n'
+    )
+    assert change is not None
+    assert change.changed == ("pretty.icons", "pretty.diff.splitMinWidth")
+    assert (change.origin, change.source, change.persisted) == ("api", None, True)
+    assert change.previous.pretty.icons == "nerd"
+    assert change.current is runtime.snapshot()
+    assert change.revision == change.current.revision > change.previous.revision
+
+
+def test_a_default_set_explicitly_becomes_and_stays_explicit(file: Path, runtime: Runtime) -> None:
+    """Section 5: that is a write and a revision, but no event, and ``None`` is returned."""
+    told: list[Any] = []
+    runtime.subscribe(told.append)
+    before = runtime.snapshot().revision
+    assert runtime.update(io, {"timeoutSec": 30}) is None
+    assert stored(file) == {"$version": 1, "io": {"timeoutSec": 30}}
+    assert runtime.snapshot().revision > before
+    assert runtime.get(io).model_fields_set == {"timeout_sec"}
+    assert told == []
+
+
+def test_reset_makes_inherited_again(file: Path, runtime: Runtime) -> None:
+    runtime.update(pretty, {"icons": "ascii", "lsStyle": "tree", "diff": {"splitMinWidth": 9}})
+    change = runtime.reset(pretty, ["icons", "pretty.diff.split_min_width"])
+    assert change is not None
+    assert change.changed == ("pretty.icons", "pretty.diff.splitMinWidth")
+    assert stored(file) == {"$version": 1, "pretty": {"lsStyle": "tree"}}
+    assert runtime.reset(pretty) is not None
+    assert stored(file) == {"$version": 1}
+    assert runtime.reset(pretty) is None
+
+
+def test_reset_keeps_what_is_unknown(file: Path, runtime: Runtime) -> None:
+    file.write_text('{"pretty":{"x":1,"icons":"ascii","diff":{"y":2,"splitMinWidth":3}},"z":null}')
+    runtime.reset(pretty)
+    assert stored(file) == {"$version": 1, "pretty": {"x": 1, "diff": {"y": 2}}, "z": None}
+
+
+def test_reset_of_one_entry_whose_name_holds_dots(file: Path, runtime: Runtime) -> None:
+    runtime.update(collapse, {"tools": {"mcp.server.tool": False, "bash": False}})
+    runtime.reset(collapse, ["tools.mcp.server.tool"])
+    assert stored(file)["collapse"] == {"tools": {"bash": False}}
+
+
+@pytest.mark.parametrize("path", ["pretty.", "icons.x", "nothing", "diff.nothing", "io.icons"])
+def test_reset_of_what_does_not_exist_is_refused(runtime: Runtime, path: str) -> None:
+    with pytest.raises(ConfigValueError):
+        runtime.reset(pretty, [path])
+
+
+def test_an_updater_gets_the_newest_value_and_returns_a_model(file: Path, runtime: Runtime) -> None:
+    """Section 3: an updater gets the model and returns a model or a patch."""
+    runtime.get(collapse)
+    file.write_text('{"collapse":{"delaySec":20,"tools":{"a":true,"b":true}}}')
+
+    def change(value: Collapse) -> Collapse:
+        tools = {"b": False, "c": True}
+        return value.model_copy(update={"delay_sec": value.delay_sec + 1, "tools": tools})
+
+    runtime.update(collapse, change)
+    assert stored(file) == {
+        "$version": 1,
+        "collapse": {"delaySec": 21, "tools": {"b": False, "c": True}},
+    }
+
+
+def test_of_a_returned_model_only_what_differs_is_stored(file: Path, runtime: Runtime) -> None:
+    runtime.update(pretty, lambda v: v.model_copy(update={"diff": Diff(split_min_width=7)}))
+    assert stored(file) == {"$version": 1, "pretty": {"diff": {"splitMinWidth": 7}}}
+    assert runtime.update(pretty, lambda v: v) is None
+
+
+def test_a_returned_model_is_checked(file: Path, runtime: Runtime) -> None:
+    """A copied model holds whatever it was given."""
+    with pytest.raises(ConfigValueError, match=r"collapse\.delaySec"):
+        runtime.update(collapse, lambda v: v.model_copy(update={"delay_sec": True}))
+    with pytest.raises(ConfigValueError, match=r"collapse\.enabled"):
+        runtime.update(collapse, lambda v: v.model_copy(update={"enabled": 1}))  # == True
+    with pytest.raises(ConfigValueError, match=r"collapse\.tools\.a"):
+        runtime.update(collapse, lambda v: v.model_copy(update={"tools": {"a": 1}}))
+    with pytest.raises(ConfigValueError, match=r"pretty\.diff"):
+        runtime.update(pretty, lambda v: v.model_copy(update={"diff": 3}))
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("patch", "path"),
+    [
+        ({"delay": 1}, "collapse"),
+        ({"delaySec": None}, "collapse.delaySec"),
+        ({"tools": {"a": None}}, "collapse.tools.a"),
+        ({"tools": {1: True}}, "collapse.tools"),
+        ({"tools": {"\ud800": True}}, "collapse.tools"),
+        ({"delaySec": 1, "delay_sec": 2}, "collapse.delaySec"),
+        ([], "collapse"),
+        (None, "collapse"),
+        (lambda _: None, "collapse"),
+    ],
+)
+def test_patches_that_are_refused(file: Path, runtime: Runtime, patch: Any, path: str) -> None:
+    """Section 5: objects merge, ``None`` is refused; nothing is written."""
+    with pytest.raises(ConfigValueError) as raised:
+        runtime.update(collapse, patch)
+    assert raised.value.path == path
+    assert not file.exists()
+
+
+def test_refusals_do_not_tell_the_value(runtime: Runtime) -> None:
+    """Section 8: values that may be private never appear in a message."""
+    with pytest.raises(ConfigValueError) as raised:
+        runtime.update(io, {"timeoutSec": "s3cret"})
+    assert "s3cret" not in str(raised.value)
+    assert raised.value.given == "string"
+
+
+def test_an_update_in_an_updater_is_an_error_at_once(
+    file: Path, runtime: Runtime, runtime_of: Callable[[Path], Runtime]
+) -> None:
+    other = runtime_of(file.parent / "other")
+
+    def nested(target: Runtime) -> Any:
+        def updater(_: object) -> Any:
+            return target.update(io, {"timeoutSec": 1})
+
+        return updater
+
+    def reload(_: object) -> Any:
+        return runtime.reload()
+
+    for target in (runtime, other):
+        with pytest.raises(ConfigLockError, match="updater"):
+            runtime.update(io, nested(target), timeout=60)
+    with pytest.raises(ConfigLockError, match="updater"):
+        runtime.update(io, reload)
+    assert not file.exists()
+    assert runtime.update(io, lambda v: {"timeoutSec": v.timeout_sec + 1}) is not None
+
+
+def test_what_an_updater_raises_is_raised_and_changes_nothing(file: Path, runtime: Runtime) -> None:
+    def fail(_: object) -> Any:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        runtime.update(io, fail)
+    assert not file.exists()
+    assert runtime.update(io, {"timeoutSec": 5}) is not None
+
+
+def test_an_unchanged_document_is_not_written(file: Path, runtime: Runtime) -> None:
+    """Section 5: where it would stay as it is, nothing is written and nothing emitted."""
+    file.write_text('{"collapse": {"delaySec": 15}}')
+    runtime.get(collapse)
+    before, revision = file.stat(), runtime.snapshot().revision
+    assert runtime.update(collapse, {"delaySec": 15, "tools": {}}) is None
+    assert runtime.reset(pretty) is None
+    assert file.stat() == before
+    assert runtime.snapshot().revision == revision
+
+
+def test_lists_replace_and_their_unknown_keys_survive(file: Path, runtime: Runtime) -> None:
+    """Section 5: unknown keys survive every write; an item that is new or other is not theirs."""
+    file.write_text(
+        '{"gate":{"extraRules":[{"z":1,"pattern":"a"},{"pattern":"b","y":2},null,{"pattern":"a"}]}}'
+    )
+
+    def change(value: Any) -> Any:
+        first, second, third = value.extra_rules
+        new = ExtraRule(pattern="c", severity="critical")
+        return value.model_copy(update={"extra_rules": (new, second, first, third)})
+
+    runtime.update(gate, change)
+    assert stored(file)["gate"]["extraRules"] == [
+        {"pattern": "c", "severity": "critical"},
+        {"pattern": "b", "y": 2},
+        {"z": 1, "pattern": "a"},
+        {"pattern": "a"},
+    ]
+    runtime.update(gate, {"extraRules": [{"pattern": "d"}]})
+    assert stored(file)["gate"]["extraRules"] == [{"pattern": "d"}]
+
+
+def test_a_rule_is_given_no_unknown_keys(runtime: Runtime) -> None:
+    with pytest.raises(ConfigValueError, match=r"gate\.extraRules\[0\]"):
+        runtime.update(gate, {"extraRules": [{"pattern": "a", "flag": "g"}]})
+    with pytest.raises(ConfigValueError, match=r"gate\.extraRules\[1\]\.pattern"):
+        runtime.update(gate, {"extraRules": [{"pattern": "a"}, {"pattern": r"\-", "flags": "u"}]})
+
+
+def test_a_bad_value_stays_until_somebody_sets_that_field(file: Path, runtime: Runtime) -> None:
+    """Section 5: its raw value stays in the file."""
+    file.write_text('{"collapse":{"delaySec":"10","enabled":0}}')
+    runtime.update(collapse, {"enabled": False})
+    assert stored(file)["collapse"] == {"delaySec": "10", "enabled": False}
+    runtime.update(collapse, {"delaySec": 4})
+    assert stored(file)["collapse"] == {"delaySec": 4, "enabled": False}
+    assert runtime.diagnostics() == ()
+
+
+def test_a_newer_version_is_read_and_never_written(file: Path, runtime: Runtime) -> None:
+    """Section 5: ``UnsupportedVersionError``."""
+    file.write_text('{"$version": 2, "io": {"timeoutSec": 7}}')
+    before = file.stat()
+    assert runtime.get(io).timeout_sec == 7
+    assert [d.code for d in runtime.diagnostics()] == ["UNSUPPORTED_CONFIG_VERSION"]
+    with pytest.raises(UnsupportedVersionError):
+        runtime.update(io, {"timeoutSec": 8})
+    with pytest.raises(UnsupportedVersionError):
+        runtime.reset(io)
+    assert file.stat() == before
+
+
+@pytest.mark.parametrize("text", ['{"a":1,"a":2,"io":{"timeoutSec":7}}', '{"io":{"timeoutSec":7'])
+def test_a_file_that_would_lose_data_is_never_written(
+    file: Path, runtime: Runtime, text: str
+) -> None:
+    """Section 5: the best reading that exists, a ``PARSE_ERROR``, and no write."""
+    file.write_text(text)
+    assert runtime.get(io).timeout_sec == (7 if text.endswith("}}") else 30)
+    assert [(d.code, d.path) for d in runtime.diagnostics()] == [("PARSE_ERROR", str(file))]
+    with pytest.raises(ConfigParseError) as raised:
+        runtime.update(io, {"timeoutSec": 8})
+    assert (raised.value.path, raised.value.line) == (str(file), 1)
+    assert file.read_text() == text
+    file.write_text("{}")
+    assert runtime.update(io, {"timeoutSec": 8}) is not None
+    assert runtime.diagnostics() == ()
+
+
+def test_the_last_good_snapshot_outlives_a_bad_file(file: Path, runtime: Runtime) -> None:
+    file.write_text('{"io":{"timeoutSec":7}}')
+    assert runtime.get(io).timeout_sec == 7
+    file.write_text("{")
+    assert runtime.reload() is None
+    assert runtime.get(io).timeout_sec == 7
+
+
+def test_a_file_that_cannot_be_read_is_no_file_to_write(file: Path, runtime: Runtime) -> None:
+    file.mkdir()
+    assert runtime.get(io).timeout_sec == 30
+    assert [d.code for d in runtime.diagnostics()] == ["READ_FAILED"]
+    with pytest.raises(ConfigWriteError, match=r"pix\.json"):
+        runtime.update(io, {"timeoutSec": 8})
+    file.rmdir()
+    assert runtime.reload() is None
+    assert runtime.diagnostics() == ()
+
+
+def test_conditions_are_listed_once_and_go(file: Path, runtime: Runtime) -> None:
+    """Section 8: once, not once a read, and away when the condition is."""
+    file.write_text('{"io":{"timeoutSec":-1}}')
+    runtime.reload()
+    first = runtime.diagnostics()
+    runtime.reload()
+    assert runtime.diagnostics() == first
+    assert len(first) == 1
+    assert first[0].at > 0
+    assert first[0].severity == "warning"
+    runtime.update(io, {"timeoutSec": 1})
+    assert runtime.diagnostics() == ()
+
+
+def test_the_list_of_conditions_is_bounded(file: Path, runtime: Runtime) -> None:
+    file.write_text(json.dumps({"gate": {"autoApprove": ["("] * 1000}}))
+    assert len(runtime.diagnostics()) == 100
+
+
+def test_sections_that_stay_the_same_are_the_same_objects(runtime: Runtime) -> None:
+    before = runtime.get(pretty)
+    runtime.update(io, {"timeoutSec": 1})
+    assert runtime.get(pretty) is before
+
+
+def test_the_module_level_functions(module_level: Path) -> None:
+    """Section 3: they use one directory, chosen at first use."""
+    from pix_shm._config import config, on_config_change, reload_config, reset_config, update_config
+
+    told: list[Any] = []
+    off = on_config_change(told.append, paths=["io.*"])
+    assert update_config(io, {"timeoutSec": 3}, source="me") is not None
+    assert config(io).timeout_sec == 3
+    assert pix_shm._config.runtime().path == str(module_level / "pix.json")
+    assert reset_config(io) is not None
+    assert reload_config() is None
+    off()
+    assert [(c.source, c.changed) for c in told] == [
+        ("me", ("io.timeoutSec",)),
+        (None, ("io.timeoutSec",)),
+    ]
+
+
+def test_the_package_is_the_function_where_its_name_is_bound(module_level: Path) -> None:
+    """``pix_shm._config`` names a function for users and a package for the import system."""
+    package: Any = pix_shm._config
+    assert package(io) is pix_shm._config.config(io)
+
+
+@given(UNKNOWN, PRETTY_PATCHES)
+def test_update_and_reset_leave_the_rest_as_it_was(
+    unknown: dict[str, Any], patch: dict[str, Any]
+) -> None:
+    """Section 5: sparse; setting and resetting the same fields is no change at all."""
+    for root in (unknown, {**unknown, "pretty": {"z": 1, **unknown}}):
+        edited = apply(root, patch_edits(pretty, patch, root))
+        assert serialize(apply(edited, reset_edits(pretty, None, edited))) == serialize(root)
+
+
+@given(UNKNOWN, PRETTY_PATCHES, COLLAPSE_PATCHES)
+def test_patches_of_different_fields_merge_in_any_order(
+    unknown: dict[str, Any], one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """Section 5: objects merge."""
+
+    def patched(*steps: tuple[Any, dict[str, Any]]) -> Any:
+        root = unknown
+        for section, patch in steps:
+            root = apply(root, patch_edits(section, patch, root))
+        return json.loads(serialize(root))
+
+    merged = patched((pretty, one), (collapse, other))
+    assert merged == patched((collapse, other), (pretty, one))
+    assert {k: v for k, v in merged.items() if k not in ("pretty", "collapse")} == unknown
+
+
+@given(PRETTY_PATCHES)
+def test_what_an_update_stored_reads_the_same_afterwards(patch: dict[str, Any]) -> None:
+    """The snapshot after a write is the one that reading the file gives."""
+    root = apply({}, patch_edits(pretty, patch, {}))
+    again = parse(serialize(root)).root
+    assert again is not None
+    assert resolve_root(again) == resolve_root(root)
+
+
+def test_minimum_tokens_keep_their_spelling_until_changed(file: Path, runtime: Runtime) -> None:
+    file.write_text('{"compaction":{"minimumTokens":"1M"}}')
+    runtime.update(compaction, lambda v: v.model_copy(update={"trigger_percent": 50}))
+    assert stored(file)["compaction"] == {"minimumTokens": "1M", "triggerPercent": 50}
