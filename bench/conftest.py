@@ -20,13 +20,10 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pix_shm.A
     monkeypatch.setenv("PI_CODING_AGENT_DIR", str(tmp_path))
     monkeypatch.setattr("pix_shm.paths._default", None)
     monkeypatch.setattr("pix_shm.agent._machine", None)
+    monkeypatch.setattr("pix_shm._config._default", None)
     with pix_shm.attach(tmp_path) as attached:
         yield attached
     name = segment_name(os.path.realpath(tmp_path), os.geteuid())
     for unlink in (posix_ipc.unlink_shared_memory, posix_ipc.unlink_semaphore):
         with contextlib.suppress(posix_ipc.ExistentialError):
             unlink(name)
-
-
-def empty() -> None:
-    """The unit in which the others are counted: a Python call that does nothing."""

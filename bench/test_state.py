@@ -10,9 +10,9 @@ from typing import Any
 
 import posix_ipc
 import pytest
-from conftest import empty
 
 import pix_shm
+from bench.baseline import empty
 
 pytestmark = pytest.mark.benchmark(group="state")
 
@@ -36,8 +36,13 @@ def test_shared_memory_and_struct(benchmark: Any) -> None:
     try:
         unpack = struct.Struct("<Q").unpack_from
         buffer = memory.buf
-        assert benchmark(lambda: unpack(buffer, 0)[0]) == 0
-        del buffer
+        assert buffer is not None
+
+        def read(buffer: memoryview = buffer) -> int:
+            return int(unpack(buffer, 0)[0])
+
+        assert benchmark(read) == 0
+        del buffer, read
     finally:
         memory.close()
         memory.unlink()

@@ -26,6 +26,7 @@ def agent_dir(
     monkeypatch.setenv("PI_CODING_AGENT_DIR", str(directory))
     monkeypatch.setattr("pix_shm.paths._default", None)
     monkeypatch.setattr("pix_shm.agent._machine", None)
+    monkeypatch.setattr("pix_shm._config._default", None)
     yield directory
     remove_segment(directory)
 

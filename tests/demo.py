@@ -1,15 +1,16 @@
 """The main job, for a person to watch: ``make demo``.
 
-Five agents run side by side in a temporary agent directory. A renderer that never attached polls the
-machine-wide state; one agent changes the config and all see it; one asks its user, and herdr is
-called; one is killed while it waits for its user, and its lease is gone. A table at the end says what
-was expected, what was seen, and how long it took. Exits with 1 if anything was not seen.
+Five agents run side by side in a temporary agent directory. A renderer that never attached polls
+the machine-wide state; one agent changes the config and all see it; one asks its user, and herdr is
+called; one is killed while it waits for its user, and its lease is gone. A table at the end says
+what was expected, what was seen, and how long it took. Exits with 1 if anything was not seen.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -24,7 +25,7 @@ from herdr.fake_herdr import install as install_herdr
 from herdr.fake_herdr import records
 from processes import Processes, eventually, remove_segment
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "$schema": "https://example.invalid/pix.schema.json",
     "$version": 1,
     "pretty": {"icons": "unicode", "maxRenderWidth": "70%", "theme-of-tomorrow": {"hue": 210}},
@@ -42,21 +43,23 @@ SETTINGS = {
 AGENT = """
 agent = pix_shm.attach(session=sys.argv[1])
 leases = []
+pix_shm.config(pix_shm.sections.pretty)  # as an agent that runs has done long ago
 say("attached")
 while True:
     word, _, rest = hear().partition(" ")
+    at = time.monotonic()
     if word == "work":
         leases.append(pix_shm.begin_agent_activity(agent.events, "demo", rest))
         say("working")
     elif word == "ask":
         leases.append(pix_shm.begin_agent_block(agent.events, "ask_user", rest))
-        say(time.monotonic())
+        say(at)
     elif word == "done":
         leases.pop()()
-        say(time.monotonic())
+        say(at)
     elif word == "icons":
         change = pix_shm.update_config(pix_shm.sections.pretty, {"icons": rest})
-        say(change.revision, time.monotonic())
+        say(change.revision, at)
     elif word == "which":
         say(pix_shm.config(pix_shm.sections.pretty).icons, pix_shm.revision())
     else:
@@ -148,9 +151,10 @@ def run(directory: Path, processes: Processes) -> bool:
     table.add("somebody is blocked", "blocked 2 1 Which database?", line, at - started)
     eventually(lambda: records(log), 10)
     call: dict[str, Any] = next(iter(records(log)), {"at": 0.0, "argv": None})
-    print(f"      herdr: {call['argv']}")
-    wanted = ["notification", "show", "Which database?", "--sound", "request"]
-    table.add("herdr was called", wanted, call["argv"], call["at"] - started)
+    called = shlex.join(["herdr", *call["argv"]]) if call["argv"] else "nothing"
+    print(f"      {called}")
+    wanted = "herdr notification show 'Which database?' --sound request"
+    table.add("herdr was called", wanted, called, call["at"] - started)
     released = float(agents["planner"].ask("done"))
     at, line = renderer.sees("working")
     table.add("answered", "working 2 0 running the tests", line, at - released)
@@ -161,14 +165,14 @@ def run(directory: Path, processes: Processes) -> bool:
     for name, answer in zip(names, seen, strict=True):
         print(f"      {name}: {answer}")
     table.add(
-        "all see it, same revision",
-        {f"ascii {revision}"},
-        set(seen),
+        "all five read it, same revision",
+        f"ascii {revision}",
+        ", ".join(sorted(set(seen))),
         time.monotonic() - float(changed),
     )
     after = json.loads(file.read_text())
-    expected = {**SETTINGS, "pretty": {**SETTINGS["pretty"], "icons": "ascii"}}  # type: ignore[dict-item]
-    table.add("nothing else in the file changed", True, after == expected)
+    pretty: dict[str, object] = {**SETTINGS["pretty"], "icons": "ascii"}
+    table.add("nothing else in the file changed", True, after == {**SETTINGS, "pretty": pretty})
 
     show("the reviewer waits for its user, and is killed with SIGKILL")
     agents["reviewer"].ask("ask Merge it?")

@@ -3,7 +3,7 @@
 The functions here speak of the default agent directory; :class:`Runtime` does of any. Modules know
 only what stands before them: ``document`` (JSON without loss), ``sections`` (types and rules),
 ``edits`` (what an update changes), ``lock`` and ``storage`` (the file), ``snapshot``, ``changes``,
-``runtime``.
+``runtimes``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from pix_shm._config.changes import ConfigChange, Listener
 from pix_shm._config.diagnostics import ConfigDiagnostic
-from pix_shm._config.runtime import M, Patch, Runtime, Updater
+from pix_shm._config.runtimes import M, Patch, Runtime, Updater
 from pix_shm._config.sections.model import Section
 from pix_shm._config.snapshot import Snapshot
 from pix_shm.paths import default_directory

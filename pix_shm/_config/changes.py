@@ -71,7 +71,7 @@ class Listeners:
     def __init__(self, path: str, diagnostics: Diagnostics) -> None:
         self._path = path
         self._diagnostics = diagnostics
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._registered: tuple[_Registration, ...] = ()
         self._queue: deque[Delivery] = deque()
         self._deliverer: int | None = None
@@ -136,7 +136,7 @@ class Listeners:
 
     def reset_after_fork(self) -> None:
         """In a forked child: what other threads were delivering, they deliver in the parent."""
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         if self._deliverer != threading.get_ident():
             self._deliverer = None
             self._queue.clear()

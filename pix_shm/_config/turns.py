@@ -19,7 +19,7 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # reentrant, for signal handlers
         self._waiting: deque[threading.Lock] = deque()
         self._holder: int | None = None
 
@@ -28,8 +28,12 @@ class Turns:
         """Hold the turn; waits for it until ``time.monotonic()`` is ``deadline``.
 
         Raises:
-            ConfigLockError: it did not come in time; names ``path``.
+            ConfigLockError: it did not come in time, or never can: this thread has it, and runs a
+                signal handler. Names ``path``.
         """
+        if self._holder == threading.get_ident():
+            message = f"{path}: a signal handler cannot change the config amid a change"
+            raise ConfigLockError(message, path=path, holder=os.getpid())
         if not self._enter(deadline):
             message = f"{path}: other updates of this process did not end in time"
             raise ConfigLockError(message, path=path, holder=os.getpid())
@@ -40,7 +44,7 @@ class Turns:
 
     def reset_after_fork(self) -> None:
         """In a forked child: only the thread that forked is left."""
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # reentrant, for signal handlers
         self._waiting.clear()
         if self._holder != threading.get_ident():
             self._holder = None

@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     # What is not needed for --help and errors is not loaded for them.
-    from pix_shm._config.runtime import Runtime
+    from pix_shm._config.runtimes import Runtime
     from pix_shm.command.output import complain, write
     from pix_shm.command.summary import summary
     from pix_shm.errors import PixShmError

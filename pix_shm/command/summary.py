@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from pix_shm._config.diagnostics import ConfigDiagnostic
-from pix_shm._config.runtime import Runtime
+from pix_shm._config.runtimes import Runtime
 from pix_shm.command.output import visible
 from pix_shm.command.rows import ROWS
 

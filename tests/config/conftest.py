@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from processes import remove_segment
 
-from pix_shm._config.runtime import Runtime
+from pix_shm._config.runtimes import Runtime
 
 
 @pytest.fixture
@@ -35,10 +35,3 @@ def runtime_of() -> Iterator[Callable[[Path], Runtime]]:
     yield make
     for directory in made:
         remove_segment(directory)
-
-
-@pytest.fixture
-def module_level(agent_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Makes the module-level functions choose their directory anew: the test's."""
-    monkeypatch.setattr("pix_shm._config._default", None)
-    return agent_dir

@@ -148,3 +148,51 @@ def test_snapshots_are_whole(file: Path, runtime: Runtime, processes: Processes)
     writer.finish()
     assert runtime.get(pretty).max_render_width == 199
     assert len(set(seen)) > 2
+
+
+def test_a_reader_without_a_segment_sees_a_first_commit_at_once(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """Section 3: fresh at once; a reader makes no segment, and yet misses nothing."""
+    from processes import name_of
+
+    reader = processes.start(
+        """
+        from pix_shm.sections import io
+        while True:
+            say(pix_shm.config(io).timeout_sec)
+            hear()
+        """
+    )
+    assert reader.hear() == "30"
+    assert not Path(f"/dev/shm{name_of(agent_dir)}").exists()
+    processes.run("pix_shm.update_config(pix_shm.sections.io, {'timeoutSec': 7})")
+    assert reader.ask() == "7"
+    processes.run("pix_shm.update_config(pix_shm.sections.io, {'timeoutSec': 8})")
+    assert reader.ask() == "8"
+
+
+def test_an_update_amid_an_update_of_the_same_thread_is_refused_at_once(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """A signal handler that interrupts an update cannot wait for it."""
+    output = processes.run(
+        """
+        from pix_shm.sections import io
+        def handler(*_):
+            try:
+                pix_shm.update_config(io, {"timeoutSec": 9})
+            except pix_shm.ConfigLockError as error:
+                say("refused" if "amid a change" in str(error) else error)
+        signal.signal(signal.SIGUSR1, handler)
+        from pix_shm._config import storage
+        whole = storage.LockedFile.replace
+        def interrupted(self, data):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            return whole(self, data)
+        storage.LockedFile.replace = interrupted
+        pix_shm.update_config(io, {"timeoutSec": 7})
+        say(pix_shm.config(io).timeout_sec)
+        """
+    )
+    assert output.split() == ["refused", "7"]

@@ -11,7 +11,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from pix_shm._config.runtime import Runtime
+from pix_shm._config.runtimes import Runtime
 from pix_shm._config.sections.patterns import flags_allowed, pattern_allowed
 from pix_shm.errors import ConfigValueError
 from pix_shm.sections import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import pix_shm._config
 from pix_shm._config.document import parse, serialize
 from pix_shm._config.edits import apply, patch_edits, reset_edits
-from pix_shm._config.runtime import Runtime
+from pix_shm._config.runtimes import Runtime
 from pix_shm._config.snapshot import resolve_root
 from pix_shm.errors import (
     ConfigLockError,
@@ -335,15 +335,15 @@ def test_sections_that_stay_the_same_are_the_same_objects(runtime: Runtime) -> N
     assert runtime.get(pretty) is before
 
 
-def test_the_module_level_functions(module_level: Path) -> None:
+def test_the_module_level_functions(agent_dir: Path) -> None:
     """Section 3: they use one directory, chosen at first use."""
-    from pix_shm._config import config, on_config_change, reload_config, reset_config, update_config
+    from pix_shm import config, on_config_change, reload_config, reset_config, update_config
 
     told: list[Any] = []
     off = on_config_change(told.append, paths=["io.*"])
     assert update_config(io, {"timeoutSec": 3}, source="me") is not None
     assert config(io).timeout_sec == 3
-    assert pix_shm._config.runtime().path == str(module_level / "pix.json")
+    assert pix_shm.runtime().path == str(agent_dir / "pix.json")
     assert reset_config(io) is not None
     assert reload_config() is None
     off()
@@ -351,12 +351,6 @@ def test_the_module_level_functions(module_level: Path) -> None:
         ("me", ("io.timeoutSec",)),
         (None, ("io.timeoutSec",)),
     ]
-
-
-def test_the_package_is_the_function_where_its_name_is_bound(module_level: Path) -> None:
-    """``pix_shm._config`` names a function for users and a package for the import system."""
-    package: Any = pix_shm._config
-    assert package(io) is pix_shm._config.config(io)
 
 
 @given(UNKNOWN, PRETTY_PATCHES)
