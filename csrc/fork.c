@@ -27,11 +27,9 @@ static void after_fork_in_parent(void)
 
 static void after_fork_in_child(void)
 {
-    /* The parent's other threads do not exist here, those that waited for the mutex included: begin
-     * with a fresh one. */
-    (void)pthread_mutex_init(&process_mutex, NULL);
     for (struct pix_segment *segment = handles; segment != NULL; segment = segment->next)
         segment_leave(segment);
+    process_unlock(); /* ours: before_fork took it in the thread that this process consists of */
 }
 
 /* Before any handle can exist, so also before any descriptor that needs it. The only failure is

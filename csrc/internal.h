@@ -34,6 +34,8 @@ void process_forget(struct pix_segment *segment);
 
 /* lock.c: the lock word. `slot` is one of the caller's own. */
 int lock_take(struct pix_segment *segment, unsigned slot, uint64_t *deadline_ns);
+/* Does it name an owner that is dead? Then what it guards may be half done. */
+bool lock_is_orphaned(struct pix_segment *segment);
 void lock_drop(struct pix_segment *segment);
 
 /* slots.c: who lives. The last two want the lock word. */
@@ -56,6 +58,7 @@ int lease_recount(struct pix_segment *segment);
 void lease_clear(struct pix_layout *map, unsigned slot);
 
 /* revision.c: wants the lock word */
+uint64_t revision_believed(uint64_t known_revision);
 int revision_raise(struct pix_layout *map, uint64_t known_revision);
 
 /* segment.c: is this still the segment of its name, and the descriptor still ours? PIX_OK,

@@ -11,21 +11,21 @@
 #define BLOCK_RANK (UINT64_C(1) << 63)
 #define EPOCH_MASK ((UINT64_C(1) << (PIX_RETIRED_BIT - PIX_SUMMARY_EPOCH)) - 1)
 
-static struct pix_details *bytes_of(uint64_t words[PIX_DETAILS_WORDS])
-{
-    return (struct pix_details *)(void *)words;
-}
+/* Details in private memory, by field and word by word as shared memory has them. */
+union details {
+    struct pix_details field;
+    uint64_t word[PIX_DETAILS_WORDS];
+};
 
 /* The complete copy of a slot's details, read without the lock. False: it changed twice meanwhile.
  */
-static bool read_details(const struct pix_slot *slot, uint64_t words[PIX_DETAILS_WORDS],
-                         unsigned count)
+static bool read_details(const struct pix_slot *slot, union details *details, unsigned count)
 {
     /* acquire: the words below are at least as new as the sequence that names them */
     uint64_t before = atomic_load_explicit(&slot->sequence, memory_order_acquire);
     const _Atomic uint64_t *copy = slot->details[before % 2];
     for (unsigned i = 0; i < count; i++)
-        words[i] = atomic_load_explicit(&copy[i], memory_order_relaxed);
+        details->word[i] = atomic_load_explicit(&copy[i], memory_order_relaxed);
     /* pairs with the release fence in write_details: had we seen a word of the change after the
      * next, we would now see the sequence moved on */
     atomic_thread_fence(memory_order_acquire);
@@ -34,8 +34,7 @@ static bool read_details(const struct pix_slot *slot, uint64_t words[PIX_DETAILS
 
 /* Fill the idle copy, then flip: death in between leaves the old details complete. The caller holds
  * the lock word. */
-static void write_details(struct pix_slot *slot, const uint64_t words[PIX_DETAILS_WORDS],
-                          unsigned count)
+static void write_details(struct pix_slot *slot, const union details *details, unsigned count)
 {
     uint64_t sequence = atomic_load_explicit(&slot->sequence, memory_order_relaxed) + 1;
     _Atomic uint64_t *copy = slot->details[sequence % 2];
@@ -43,7 +42,7 @@ static void write_details(struct pix_slot *slot, const uint64_t words[PIX_DETAIL
      * reader could take a mixture for whole. */
     atomic_thread_fence(memory_order_release);
     for (unsigned i = 0; i < count; i++)
-        atomic_store_explicit(&copy[i], words[i], memory_order_relaxed);
+        atomic_store_explicit(&copy[i], details->word[i], memory_order_relaxed);
     /* release: whoever reads the new sequence reads the new words */
     atomic_store_explicit(&slot->sequence, sequence, memory_order_release);
 }
@@ -54,11 +53,11 @@ static void write_details(struct pix_slot *slot, const uint64_t words[PIX_DETAIL
  * in the end take what was read. Both counts are in one word, so they at least belong together. */
 static void counts_of(const struct pix_slot *slot, uint32_t *activities, uint32_t *blocks)
 {
-    uint64_t words[PIX_DETAILS_WORDS];
-    for (int tries = 0; tries < 16 && !read_details(slot, words, COUNT_WORDS); tries++)
+    union details details;
+    for (int tries = 0; tries < 16 && !read_details(slot, &details, COUNT_WORDS); tries++)
         ;
-    *activities = bytes_of(words)->activities;
-    *blocks = bytes_of(words)->blocks;
+    *activities = details.field.activities;
+    *blocks = details.field.blocks;
 }
 
 static void add_winner(struct lease_sum *sum, const struct pix_layout *map, unsigned slot)
@@ -136,11 +135,11 @@ int lease_recount(struct pix_segment *segment)
  * nothing. */
 void lease_clear(struct pix_layout *map, unsigned slot)
 {
-    static const uint64_t nothing[PIX_DETAILS_WORDS];
+    static const union details nothing;
     atomic_fetch_and_explicit(&map->used[slot / 64], ~bit_of(slot), memory_order_relaxed);
     atomic_fetch_and_explicit(&map->waiting[slot / 64], ~bit_of(slot), memory_order_relaxed);
     atomic_store_explicit(&map->rank[slot], 0, memory_order_relaxed);
-    write_details(&map->slot[slot], nothing, PIX_DETAILS_WORDS);
+    write_details(&map->slot[slot], &nothing, PIX_DETAILS_WORDS);
 }
 
 /* The sum after one slot went from (activities, blocks) to `new`; false if the sums in the segment
@@ -170,20 +169,21 @@ static bool sum_by_difference(const struct pix_layout *map, unsigned slot, uint3
     return true;
 }
 
-static int publish(struct pix_segment *segment, unsigned slot, uint64_t rank,
-                   uint64_t words[PIX_DETAILS_WORDS], unsigned count)
+static int publish(struct pix_segment *segment, unsigned slot, uint64_t rank, union details *new,
+                   unsigned count)
 {
     struct pix_layout *map = segment->map;
-    struct pix_details *new = bytes_of(words);
-    new->epoch = (uint32_t)epoch_after(atomic_load_explicit(&map->summary, memory_order_relaxed));
+    new->field.epoch =
+        (uint32_t)epoch_after(atomic_load_explicit(&map->summary, memory_order_relaxed));
     uint64_t seen = atomic_load_explicit(&map->used[slot / 64], memory_order_relaxed);
     uint32_t activities, blocks;
     counts_of(&map->slot[slot], &activities, &blocks);
 
-    write_details(&map->slot[slot], words, count);
+    write_details(&map->slot[slot], new, count);
     atomic_store_explicit(&map->rank[slot], rank, memory_order_relaxed);
     struct lease_sum sum = {0};
-    if ((seen & bit_of(slot)) != 0 && sum_by_difference(map, slot, activities, blocks, new, &sum))
+    if ((seen & bit_of(slot)) != 0 &&
+        sum_by_difference(map, slot, activities, blocks, &new->field, &sum))
         return store_sum(map, &sum);
     /* Somebody damaged the segment, or found us dead by an error of the kernel: count anew, with
      * us. */
@@ -202,8 +202,8 @@ static int look_around(struct pix_segment *segment, uint64_t now)
     return lease_recount(segment);
 }
 
-static int change(struct pix_segment *segment, int slot, uint64_t rank,
-                  uint64_t words[PIX_DETAILS_WORDS], unsigned count, uint64_t *deadline)
+static int change(struct pix_segment *segment, int slot, uint64_t rank, union details *new,
+                  unsigned count, uint64_t *deadline)
 {
     if (slot < 0 || slot >= PIX_AGENTS || !slot_is_own(segment, (unsigned)slot))
         return PIX_STALE;
@@ -213,7 +213,7 @@ static int change(struct pix_segment *segment, int slot, uint64_t rank,
     result = lock_take(segment, (unsigned)slot, deadline);
     if (result != PIX_OK)
         return result;
-    result = publish(segment, (unsigned)slot, rank, words, count);
+    result = publish(segment, (unsigned)slot, rank, new, count);
     uint64_t now = sys_clock_coarse_ns();
     if (result == PIX_OK && now - segment->looked_ns >= PIX_LOOK_MS * SYS_NS_PER_MS)
         result = look_around(segment, now);
@@ -225,48 +225,53 @@ int pix_publish(pix_segment *segment, int slot, uint32_t activities, uint32_t bl
                 uint64_t stamp, uint64_t since_ms, const char *source, size_t source_length,
                 const char *message, size_t message_length)
 {
-    uint64_t words[PIX_DETAILS_WORDS] = {0};
-    struct pix_details *details = bytes_of(words);
+    union details new = {
+        .field = {.since_ms = since_ms, .activities = activities, .blocks = blocks}};
     if (source_length > PIX_SOURCE_BYTES)
         source_length = PIX_SOURCE_BYTES;
     if (message_length > PIX_MESSAGE_BYTES)
         message_length = PIX_MESSAGE_BYTES;
-    details->since_ms = since_ms;
-    details->activities = activities;
-    details->blocks = blocks;
-    details->source_length = (uint16_t)source_length;
-    details->message_length = (uint16_t)message_length;
-    memcpy(details->source, source, source_length);
-    memcpy(details->message, message, message_length);
+    new.field.source_length = (uint16_t)source_length;
+    new.field.message_length = (uint16_t)message_length;
+    memcpy(new.field.source, source, source_length);
+    memcpy(new.field.message, message, message_length);
     unsigned count = (unsigned)((PIX_DETAILS_MESSAGE + message_length + 7) / 8);
 
     uint64_t rank = 0;
     if (activities != 0 || blocks != 0)
-        rank = (stamp & ~BLOCK_RANK) | 1 | (blocks != 0 ? BLOCK_RANK : 0);
+        rank = (stamp == 0 ? 1 : stamp & ~BLOCK_RANK) | (blocks != 0 ? BLOCK_RANK : 0);
 
     uint64_t deadline = 0;
     if (process_lock(&deadline) != PIX_OK)
         return PIX_BUSY;
-    int result = change(segment, slot, rank, words, count, &deadline);
+    int result = change(segment, slot, rank, &new, count, &deadline);
     process_unlock();
     return result;
 }
 
-/* Slots that are not idle and whose owner is dead. */
-static bool without_ghosts(struct pix_segment *segment, uint64_t slots[PIX_WORDS])
+/* Is anybody dead who is not idle? */
+static bool is_haunted(struct pix_segment *segment, const uint64_t slots[PIX_WORDS])
 {
-    bool found = false;
     for (unsigned i = 0; i < PIX_WORDS; i++) {
         for (uint64_t left = slots[i]; left != 0; left &= left - 1) {
             unsigned slot = i * 64 + lowest_bit(left);
             if (atomic_load_explicit(&segment->map->rank[slot], memory_order_relaxed) != 0 &&
-                slot_is_dead(segment, slot)) {
-                slots[i] &= ~bit_of(slot);
-                found = true;
-            }
+                slot_is_dead(segment, slot))
+                return true;
         }
     }
-    return found;
+    return false;
+}
+
+static void leave_out_the_dead(struct pix_segment *segment, uint64_t slots[PIX_WORDS])
+{
+    for (unsigned i = 0; i < PIX_WORDS; i++) {
+        for (uint64_t left = slots[i]; left != 0; left &= left - 1) {
+            unsigned slot = i * 64 + lowest_bit(left);
+            if (slot_is_dead(segment, slot))
+                slots[i] &= ~bit_of(slot);
+        }
+    }
 }
 
 static int look(struct pix_segment *segment, uint64_t *summary, int *ghosts)
@@ -283,7 +288,9 @@ static int look(struct pix_segment *segment, uint64_t *summary, int *ghosts)
     if ((word & PIX_RETIRED_MASK) != 0)
         return PIX_RETIRED;
     used_slots(map, used);
-    if ((word & UINT32_MAX) != 0 && without_ghosts(segment, used)) {
+    /* A holder of the lock that died may have freed slots and not yet summed up. */
+    if (lock_is_orphaned(segment) || ((word & UINT32_MAX) != 0 && is_haunted(segment, used))) {
+        leave_out_the_dead(segment, used);
         struct lease_sum sum = lease_sum(map, used);
         *summary = lease_word(&sum, word);
         *ghosts = 1;

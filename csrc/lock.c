@@ -37,6 +37,12 @@ static bool owner_is_dead(struct pix_segment *segment, uint64_t word)
     return now << 16 != (word & ~UINT64_C(0xffff)) || slot_is_dead(segment, slot);
 }
 
+bool lock_is_orphaned(struct pix_segment *segment)
+{
+    uint64_t word = atomic_load_explicit(&segment->map->lock, memory_order_acquire);
+    return word != 0 && owner_is_dead(segment, word);
+}
+
 static bool swap(struct pix_segment *segment, uint64_t expected, uint64_t desired)
 {
     /* acquire: what the last owner wrote before it let go is seen by what we do next. Exact: had

@@ -232,7 +232,7 @@ struct pix_layout {
 
     uint64_t activities; /* sums over the used slots, not cut at PIX_COUNT_MAX */
     uint64_t blocks;
-    uint64_t identity[5]; /* of the config file at the last revision */
+    _Atomic uint64_t identity[5]; /* of the config file at the last revision */
     uint64_t padding_d;
 
     _Atomic uint64_t waiting[PIX_WORDS]; /* a bit for each slot whose owner sleeps for the lock */

@@ -1,7 +1,12 @@
 /* revision.c: the config revision, and the identity of the file it stands for. */
 #include "internal.h"
 
-#include <string.h>
+/* What a caller says it knows may come from a damaged segment: no revision is so high that the next
+ * one would be the mark of a retired segment. */
+uint64_t revision_believed(uint64_t known_revision)
+{
+    return known_revision < PIX_RETIRED_MASK - 1 ? known_revision : 0;
+}
 
 /* Make the revision the one after both `known_revision` and the revision now, if `make`; *revision
  * gets the revision now. Needs no lock: it is one word, and whoever loses the race looks again. */
@@ -9,6 +14,7 @@ static int advance(struct pix_layout *map, bool make, uint64_t known_revision, u
 {
     uint64_t now = atomic_load_explicit(&map->revision, memory_order_relaxed);
     uint64_t next;
+    known_revision = revision_believed(known_revision);
     do {
         if ((now & PIX_RETIRED_MASK) != 0)
             return PIX_RETIRED; /* set without the lock, and never to be stored over */
@@ -24,18 +30,30 @@ static int advance(struct pix_layout *map, bool make, uint64_t known_revision, u
 int revision_raise(struct pix_layout *map, uint64_t known_revision)
 {
     uint64_t revision = atomic_load_explicit(&map->revision, memory_order_relaxed);
-    return advance(map, revision < known_revision, known_revision, &revision);
+    return advance(map, revision < revision_believed(known_revision), known_revision, &revision);
+}
+
+#define IDENTITY_WORDS 5
+
+/* Exact under the lock word; without it another commit may be half seen, and an identity that is
+ * known taken for a new one, which is harmless. */
+static bool is_known(const struct pix_layout *map, const uint64_t identity[IDENTITY_WORDS])
+{
+    for (unsigned i = 0; i < IDENTITY_WORDS; i++)
+        if (atomic_load_explicit(&map->identity[i], memory_order_relaxed) != identity[i])
+            return false;
+    return true;
 }
 
 /* The caller holds the lock word. */
-static int commit(struct pix_layout *map, const uint64_t identity[5], bool if_new,
+static int commit(struct pix_layout *map, const uint64_t identity[IDENTITY_WORDS], bool if_new,
                   uint64_t known_revision, uint64_t *revision)
 {
-    bool known = memcmp(map->identity, identity, sizeof map->identity) == 0;
-    int result = advance(map, !if_new || !known, known_revision, revision);
+    bool make = !if_new || !is_known(map, identity);
+    int result = advance(map, make, known_revision, revision);
     /* The identity comes last: a death before it makes one revision too many, never one too few. */
-    if (result == PIX_OK)
-        memcpy(map->identity, identity, sizeof map->identity);
+    for (unsigned i = 0; result == PIX_OK && i < IDENTITY_WORDS; i++)
+        atomic_store_explicit(&map->identity[i], identity[i], memory_order_relaxed);
     return result;
 }
 
@@ -47,8 +65,9 @@ static int own_agent_slot(const struct pix_segment *segment)
     return -1;
 }
 
-static int commit_under_lock(struct pix_segment *segment, const uint64_t identity[5], bool if_new,
-                             uint64_t known_revision, uint64_t *revision, uint64_t *deadline)
+static int commit_under_lock(struct pix_segment *segment, const uint64_t identity[IDENTITY_WORDS],
+                             bool if_new, uint64_t known_revision, uint64_t *revision,
+                             uint64_t *deadline)
 {
     int slot = own_agent_slot(segment);
     bool visitor = slot < 0;
@@ -66,7 +85,7 @@ static int commit_under_lock(struct pix_segment *segment, const uint64_t identit
     return result;
 }
 
-int pix_commit(pix_segment *segment, const uint64_t identity[5], int if_new,
+int pix_commit(pix_segment *segment, const uint64_t identity[IDENTITY_WORDS], int if_new,
                uint64_t known_revision, uint64_t *revision)
 {
     uint64_t deadline = 0;
@@ -81,6 +100,7 @@ int pix_commit(pix_segment *segment, const uint64_t identity[5], int if_new,
     /* A stopped process must not keep others from hearing of a change: rather one revision too
      * many. */
     if (result == PIX_BUSY || result == PIX_FULL || result == PIX_SYSTEM)
-        result = advance(segment->map, true, known_revision, revision);
+        result = advance(segment->map, !if_new || !is_known(segment->map, identity), known_revision,
+                         revision);
     return result;
 }

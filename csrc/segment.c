@@ -32,6 +32,7 @@ static int verify_content(const struct pix_layout *map)
 static void initialise(struct pix_layout *map, uint64_t known_revision)
 {
     uint64_t revision = sys_wall_ms();
+    known_revision = revision_believed(known_revision);
     if (revision <= known_revision)
         revision = known_revision + 1;
     memset((char *)map, 0, PIX_SIZE); /* whatever an initialiser before us left */
@@ -55,6 +56,13 @@ static bool is_ours(const struct pix_segment *segment, struct stat *status)
 {
     return segment->descriptor >= 0 && sys_fstat(segment->descriptor, status) == 0 &&
            status->st_dev == segment->device && status->st_ino == segment->inode;
+}
+
+/* Is there memory behind every page that we touch? Touching a hole takes a page, and where there is
+ * none is a SIGBUS, for readers as well. */
+static bool has_memory(const struct stat *status)
+{
+    return status->st_size != 0 && status->st_blocks * 512 >= PIX_SIZE;
 }
 
 /* Map the segment, through an open file description of its own. A mapping keeps its description
@@ -83,7 +91,8 @@ static int map_memory(struct pix_segment *segment)
 /* Give an unfinished segment its size and content. The caller holds the start byte. */
 static int finish(struct pix_segment *segment, const struct stat *status, uint64_t known_revision)
 {
-    if (status->st_size == 0 && sys_allocate(segment->descriptor, PIX_SIZE) < 0)
+    /* Fills holes too, and never changes a size that is large enough. */
+    if (!has_memory(status) && sys_allocate(segment->descriptor, PIX_SIZE) < 0)
         return PIX_SYSTEM;
     int result = segment->map == NULL ? map_memory(segment) : PIX_OK;
     if (result != PIX_OK)
@@ -149,7 +158,7 @@ static int open_and_verify(struct pix_segment *segment, uint64_t known_revision,
     int result = verify_file(&status);
     if (result != PIX_OK)
         return result;
-    if (status.st_size != 0) {
+    if (has_memory(&status)) {
         result = map_memory(segment);
         if (result != PIX_OK)
             return result;
@@ -206,7 +215,8 @@ int pix_open(const char *name, uint64_t known_revision, int role, pix_segment **
 {
     size_t length = strlen(name);
     struct pix_segment *segment;
-    if (length < 2 || length >= PIX_NAME_BYTES || name[0] != '/' || strchr(name + 1, '/') != NULL) {
+    if (length < 2 || length > PIX_NAME_BYTES - 2 || name[0] != '/' ||
+        strchr(name + 1, '/') != NULL) {
         errno = EINVAL;
         return PIX_SYSTEM;
     }

@@ -25,9 +25,14 @@ static bool is_used(const struct pix_layout *map, unsigned slot)
  * Returns the slot, PIX_FULL or PIX_SYSTEM. */
 int slot_seize(struct pix_segment *segment, unsigned first, unsigned end)
 {
+    /* Left for the second pass: whoever is stopped in here between its byte and its generation
+     * would pass for the living owner of the lock if its slot's last owner died with it. */
+    unsigned named =
+        (unsigned)(atomic_load_explicit(&segment->map->lock, memory_order_relaxed) & 0xffff) - 1;
     for (int dead = 0; dead <= 1; dead++) {
         for (unsigned slot = first; slot < end; slot++) {
-            if (slot_is_own(segment, slot) || is_used(segment->map, slot) != (dead == 1))
+            if (slot_is_own(segment, slot) ||
+                (dead == 0 && (slot == named || is_used(segment->map, slot))))
                 continue;
             if (sys_byte_lock(segment->descriptor, slot) < 0) {
                 if (errno == EAGAIN || errno == EACCES)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Activity: TypeAlias = Literal["idle", "working", "blocked"]
 
 _EPOCH_MASK: int = (1 << (lib.PIX_RETIRED_BIT - lib.PIX_SUMMARY_EPOCH)) - 1
-_TRIES = 16
+_TRIES = 64  # each fails only if the winner's slot changes while it is copied
 
 _AT_SLOTS: int = lib.PIX_AT_SLOTS
 _SLOT_BYTES: int = lib.PIX_SLOT_BYTES

@@ -20,7 +20,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._mutex = threading.RLock()  # reentrant, for signal handlers
-        self._waiting: deque[threading.Lock] = deque()
+        self._waiting: deque[tuple[threading.Lock, int]] = deque()  # gate and thread
         self._holder: int | None = None
 
     @contextmanager
@@ -56,19 +56,18 @@ class Turns:
                 return True
             gate = threading.Lock()
             gate.acquire()
-            self._waiting.append(gate)
+            place = (gate, threading.get_ident())
+            self._waiting.append(place)
         ours = False
         try:
             ours = gate.acquire(timeout=max(0.0, deadline - time.monotonic()))
         finally:
             with self._mutex:
-                if gate in self._waiting:
-                    self._waiting.remove(gate)
+                if place in self._waiting:
+                    self._waiting.remove(place)
                 elif not ours:
                     # Handed over while giving up, or while an interrupt came: pass it on.
                     self._pass_on()
-            if ours:
-                self._holder = threading.get_ident()
         return ours
 
     def _leave(self) -> None:
@@ -77,6 +76,7 @@ class Turns:
 
     def _pass_on(self) -> None:
         if self._waiting:
-            self._waiting.popleft().release()
+            gate, self._holder = self._waiting.popleft()
+            gate.release()
         else:
             self._holder = None
