@@ -328,6 +328,7 @@ class Agent:
                 self._give_slot_back()  # the one in the segment that was
                 self._mapping, self._slot = mapping, code
                 _telling.follow(segment)
+                _telling.mark_readers()
                 return mapping
             if code not in _GONE:
                 break
@@ -384,14 +385,17 @@ class Agent:
             # The first in line delivers. No lock, which a Ctrl-C between getting it and the next
             # instruction would leave locked for ever: getting in line and out of it are single
             # steps.
+            first = False
             try:
                 delivering[mine] = None
-                if list(delivering)[0] is not mine:  # noqa: RUF015 - not an iterator: others change it
-                    return
-                while queue:
+                first = list(delivering)[0] is mine  # noqa: RUF015 - no iterator: others change it
+                while first and queue:
                     self.events.emit(STATE, queue.pop(0))
             finally:
                 delivering.pop(mine, None)
+            # Of two who each saw the other in line, the last to leave finds it empty and goes on.
+            if not first and delivering:
+                return
 
     # --- fork -----------------------------------------------------------------------------------
 
@@ -770,7 +774,7 @@ def _find_machine() -> Reader:
     global _machine
     directory = default_directory()
     _machine = _readers.setdefault(
-        directory, Reader(segment_of(directory), lambda: _own_state(directory))
+        directory, Reader(segment_of(directory), lambda: _own_state(directory), _are_unshown)
     )
     _telling.mark_readers()
     return _machine
@@ -784,6 +788,15 @@ def _own_state(directory: str) -> State:
     tables = (agent._blocks if blocks else agent._activities for agent in mine)
     return State(
         activities, blocks, max(map(_last, tables), default=_NOTHING, key=_opened_at)[3] or None
+    )
+
+
+def _are_unshown(segment: Segment) -> bool:
+    """Whether agents of this process hold leases in a segment that was replaced since."""
+    return any(
+        agent._mapping is not segment.mapping and bool(agent._activities or agent._blocks)
+        for agent in everyone()
+        if agent._segment is segment
     )
 
 

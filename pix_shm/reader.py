@@ -111,16 +111,19 @@ class Reader:
     Attributes:
         seen: the summary word that ``state`` stands for, or -1.
         state: the last state told.
-        alone: set while agents of this process hold leases that the segment does not show; the
-        state
-            is then this process's own, as ``own`` tells it.
-
+        alone: set while agents of this process hold leases that the segment does not show
+            (``unshown`` tells, after it was replaced); the state is then this process's own, as
+            ``own`` tells it.
     """
 
-    __slots__ = ("_haunted", "_own", "alone", "seen", "segment", "state")
+    __slots__ = ("_haunted", "_mapping", "_own", "_unshown", "alone", "seen", "segment", "state")
 
-    def __init__(self, segment: Segment, own: Callable[[], State]) -> None:
+    def __init__(
+        self, segment: Segment, own: Callable[[], State], unshown: Callable[[Segment], bool]
+    ) -> None:
         self.segment = segment
+        self._mapping = segment.mapping
+        self._unshown = unshown
         self.alone = False
         self._own = own
         self.seen = -1  # no word has this value: look first
@@ -139,12 +142,15 @@ class Reader:
         self.seen = -1
 
     def _refresh(self) -> State:
-        if self.alone:
-            self.seen = -1
-            return self._own()
+        word = 0
         for _ in range(_TRIES):
             word = self._believe()
             mapping = self.segment.mapping
+            if mapping is not self._mapping:
+                self._mapping, self.alone = mapping, self._unshown(self.segment)
+            if self.alone:
+                self.seen = -1
+                return self._own()
             if mapping is None:
                 self.state, self.seen = IDLE, self.segment.words[SUMMARY]
                 return self.state
@@ -154,7 +160,8 @@ class Reader:
                 # each call until a lease change has freed their slots.
                 self.state, self.seen = state, -1 if self._haunted else word
                 return state
-        return self.state  # changing faster than we read: the last one that was whole
+        # Changing faster than we read. The counts are whole in any case.
+        return State(*_counts(word), None)
 
     def _believe(self) -> int:
         segment = self.segment
@@ -222,10 +229,14 @@ class _Slot:
         return int(lib.PIX_SLOT_DETAILS + (sequence & 1) * lib.PIX_DETAILS_BYTES)
 
 
+def _counts(word: int) -> tuple[int, int]:
+    """Activities and blocks in a summary word."""
+    return word & lib.PIX_COUNT_MAX, word >> lib.PIX_SUMMARY_BLOCKS & lib.PIX_COUNT_MAX
+
+
 def _state_of(mapping: Mapping, word: int) -> State | None:
     """The state that a summary word stands for; None if the winner's details changed meanwhile."""
-    activities = word & lib.PIX_COUNT_MAX
-    blocks = word >> lib.PIX_SUMMARY_BLOCKS & lib.PIX_COUNT_MAX
+    activities, blocks = _counts(word)
     if not (activities or blocks):
         return IDLE
     winner = (word >> lib.PIX_SUMMARY_WINNER & 0x7FF) - 1

@@ -28,9 +28,11 @@ RETIRED: int = 1 << lib.PIX_RETIRED_BIT
 LOOK_SECONDS: float = lib.PIX_LOOK_MS / 1000
 """How often a reader looks around; within this time it notices what no word tells it."""
 
+WAIT_SECONDS: float = lib.PIX_WAIT_MS / 1000
+"""The longest that a lease change waits for another process."""
+
 START_SECONDS = 1.0
-"""How long :meth:`Segment.open` lets another process finish making the segment, where it may
-wait."""
+"""How long attaching lets another process finish making the segment."""
 
 _TRIES = 8  # each needs somebody else to have removed the segment in between
 
@@ -109,10 +111,10 @@ class Segment:
     def open(self, *, create: bool, wait: bool = False) -> Mapping | None:
         """Return the mapping in use, opening the segment where there is none.
 
-        With ``create``, a missing segment is made. With ``wait``, one that another process is
-        making is waited for, up to :data:`START_SECONDS`. A segment that cannot be used gives None,
-        and is :attr:`problem` from then on; a missing one that is not to be made gives None, and is
-        none.
+        With ``create``, a missing segment is made, and one that another process is making is
+        waited for: up to :data:`WAIT_SECONDS`, with ``wait`` :data:`START_SECONDS`. A segment that
+        cannot be used gives None, and is :attr:`problem` from then on; a missing one that is not to
+        be made gives None, and is none.
         """
         mapping = self.mapping
         return mapping if mapping is not None else self._replace(None, create, wait)
@@ -125,7 +127,7 @@ class Segment:
         return mapping if mapping is not old else self._replace(old, create, False)
 
     def _replace(self, old: Mapping | None, create: bool, wait: bool) -> Mapping | None:
-        until = monotonic() + (START_SECONDS if wait else 0)
+        until = monotonic() + (START_SECONDS if wait else WAIT_SECONDS if create else 0)
         while True:
             with self._lock:
                 if self.mapping is not old:

@@ -78,7 +78,7 @@ def test_a_handler_that_opens_a_lease_while_the_agent_closes_leaves_no_agent_beh
     agent_dir: Path,
 ) -> None:
     agent = pix_shm.attach()
-    held = []
+    held: list[pix_shm.Lease] = []
 
     def open_another(event: dict[str, object]) -> None:
         if event["state"] == "idle" and not held:
@@ -194,8 +194,8 @@ def test_information_is_immutable_and_comparable(agent_dir: Path) -> None:
         assert info == pix_shm.agents()[0]
         assert hash(info) == hash(pix_shm.agents()[0])
         with pytest.raises(AttributeError):
-            info.state = "blocked"  # type: ignore[misc]
+            info.state = "blocked"
         assert info.pid == os.getpid()
         with pytest.raises(AttributeError):
-            pix_shm.state().blocks = 1  # type: ignore[misc]
+            pix_shm.state().blocks = 1
         assert pix_shm.state() is pix_shm.state()

@@ -93,7 +93,7 @@ def test_b02_kills_at_random_instants_of_lease_changes(
 ) -> None:
     survivor = start_agent(processes, "survivor")
     dice = random.Random(2)
-    for _ in range(12):
+    for _ in range(8):
         workers = [
             processes.start(
                 """

@@ -154,7 +154,7 @@ def test_a_handler_that_ends_the_program_loses_no_lease_and_no_later_event(
     assert agent.state() == pix_shm.state() == pix_shm.State(0, 0, None)
     assert heard[-1]["state"] == "idle"
     with pix_shm.begin_agent_activity(agent.events, "tool"):
-        assert heard[-1]["state"] == "working"
+        assert [e["state"] for e in heard] == ["blocked", "idle", "working"]
 
 
 def test_off_is_idempotent_and_ends_its_own_registration(agent: Agent) -> None:
@@ -187,7 +187,7 @@ def test_handlers_run_over_a_copied_list(agent: Agent) -> None:
 def test_leases_opened_by_a_handler_are_told_after_the_running_delivery(agent: Agent) -> None:
     one: list[Event] = []
     two: list[Event] = []
-    opened = []
+    opened: list[pix_shm.Lease] = []
 
     def open_another(event: Event) -> None:
         one.append(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from processes import Processes
+from processes import PATIENCE, Processes
 
 import pix_shm
 
@@ -43,7 +43,7 @@ def test_b28_the_hosts_own_error_is_the_only_one_shown(
     agent_dir: Path, processes: Processes, ending: str, status: int, shown: str
 ) -> None:
     child = processes.start(OPEN + ending)
-    _, errors = child.process.communicate(timeout=60)
+    _, errors = child.process.communicate(timeout=PATIENCE)
     assert child.process.returncode == status
     assert errors.strip().splitlines()[-1:] == ([shown] if shown else [])
     assert errors.count("Traceback") == ("raise" in ending)
@@ -60,7 +60,7 @@ def test_b28_exit_from_a_handler_of_the_bus(agent_dir: Path, processes: Processe
         pix_shm.with_agent_block(agent.events, "ask", None, lambda: None)
         """
     )
-    _, errors = child.process.communicate(timeout=60)
+    _, errors = child.process.communicate(timeout=PATIENCE)
     assert (child.process.returncode, errors) == (4, "")
     assert pix_shm.agents() == ()
     assert pix_shm.state() == pix_shm.State(0, 0, None)

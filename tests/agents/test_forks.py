@@ -31,6 +31,9 @@ def fork(child):
         try:
             child()
             status = 0
+        except Exception:
+            import traceback
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             os._exit(status)
@@ -239,7 +242,7 @@ for thread in threads:
 def child():
     with pix_shm.begin_agent_block(agent.events, "child"):
         assert agent.state() == pix_shm.State(0, 1, None), agent.state()
-        assert pix_shm.state().blocks == 2
+        assert pix_shm.state().blocks == 2, pix_shm.state()
         assert os.getpid() in [a.pid for a in pix_shm.agents()]
 try:
     for _ in range(40):

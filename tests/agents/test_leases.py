@@ -272,7 +272,7 @@ def test_c02_a_generator_closed_inside_its_block(agent: Agent) -> None:
             yield
 
     asking = questions()
-    next(asking)  # type: ignore[call-overload]
+    next(asking)
     assert both(agent) == State(0, 1, None)
     del asking
     gc.collect()

@@ -80,7 +80,7 @@ def test_b23_a_reader_sees_one_state_or_the_other_and_no_mixture(
     cut = "é🙂" * 42 + "é"
     working, blocked = State(1, 0, "a" * 200), State(1, 1, cut)
     seen = {working: 0, blocked: 0}
-    shown = {
+    shown: dict[tuple[object, ...], int] = {
         ("working", "a" * 200, "tool" * 9, 1, 0): 0,
         ("blocked", cut, "ask", 1, 1): 0,
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from agents.support import (
     require,
     semaphore_of,
     start_agent,
+    stopped_holder,
     words_of,
 )
 from processes import Processes, eventually, name_of, remove_segment
@@ -360,10 +362,14 @@ def test_a_semaphore_of_somebody_else_harms_nobody(
 ) -> None:
     semaphore = semaphore_of(agent_dir)
     semaphore.write_bytes(bytes(size))
+    semaphore.chmod(0o600)
     os.chown(semaphore, other_user(), -1)
     try:
-        _two_agents_work(processes)
+        _agents_work(agent_dir, processes)
         assert semaphore.stat().st_size == size
+        child = start_agent(processes)
+        assert child.ask("'/sem.' in open('/proc/self/maps').read()") == "False", "left alone"
+        assert child.finish() == ""
     finally:
         semaphore.unlink()
 
@@ -380,19 +386,26 @@ def test_a_semaphore_that_is_none_harms_nobody(
     else:
         semaphore.mkdir()
     try:
-        _two_agents_work(processes)
+        _agents_work(agent_dir, processes)
     finally:
         semaphore.rmdir() if kind == "folder" else semaphore.unlink()
 
 
-def _two_agents_work(processes: Processes) -> None:
+def _agents_work(agent_dir: Path, processes: Processes) -> None:
     one, two = start_agent(processes, "one"), start_agent(processes, "two")
     one.ask("work('tool')")
     two.ask("block('ask', 'Proceed?')")
     assert one.ask("state()") == two.ask("state()") == str(State(1, 1, "Proceed?"))
-    for child in (one, two):
-        child.ask("[begin_agent_activity(agent.events, 'tool')() for _ in range(300)]")
+    children = [one, two, start_agent(processes, "three")]
+    for child in children:  # all at once: they wait for each other
+        child.say("[begin_agent_activity(agent.events, 'tool')() for _ in range(5000)] and None")
+    for child in children:
+        assert child.hear() == "None"
         assert child.ask("caught + logged") == "[]"
+    with stopped_holder(agent_dir, one):
+        two.ask("work('waits')")  # to the end of its patience
+        assert two.ask("own()") == "(1, 1)"
+    for child in children:
         assert child.finish() == ""
     assert pix_shm.state() == IDLE
 
@@ -545,3 +558,22 @@ def test_readers_make_nothing_and_write_nothing(agent_dir: Path, processes: Proc
         before = path_of(agent_dir).read_bytes()
         assert processes.run(code.replace("pix_shm.agents()", "7")) == "blocked 7 True\n"
         assert path_of(agent_dir).read_bytes() == before
+
+
+def test_a_blocked_process_that_only_polls_tells_its_own_block_after_a_removal(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """Its lease is not in the new segment before its next change; to itself it is not idle."""
+    agent = start_agent(processes, "agent")
+    agent.ask("block('ask', 'Proceed?')")
+    assert agent.ask("seen()") == "(0, 1)"
+    remove_segment(agent_dir)
+    with pix_shm.attach() as newcomer:
+        assert eventually(lambda: len(pix_shm.agents()) == 1)
+        for _ in range(300):  # beyond its next look around
+            assert agent.ask("state()") == str(State(0, 1, "Proceed?"))
+            time.sleep(0.005)
+        agent.ask("work('more')")
+        with pix_shm.begin_agent_activity(newcomer.events, "here"):
+            assert agent.ask("seen()") == "(2, 1)"
+    assert agent.finish() == ""
