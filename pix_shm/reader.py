@@ -155,7 +155,7 @@ class Reader:
                 self.state, self.seen = IDLE, self.segment.words[SUMMARY]
                 return self.state
             state = _state_of(mapping, word)
-            if state is not None and (self._haunted or mapping.words[SUMMARY] == word):
+            if state is not None:
                 # With the dead left out, the shared word is no key to what was told: look again at
                 # each call until a lease change has freed their slots.
                 self.state, self.seen = state, -1 if self._haunted else word
@@ -193,12 +193,20 @@ class _Slot:
             (base + generation) // 8
         ] == self.number(generation, 8)
 
-    def turn_back(self, next_epoch: int) -> None:
-        """Go to the details before these, if these belong to the word after the one read: their
-        owner is about to store that word, or died before it could.
+    def belongs_to(self, word: int, unchanged: bool) -> bool:
+        """Whether the details are those of the moment that a summary word stands for.
+
+        ``unchanged``: the word was still the same after the copy was taken. Details of the next
+        epoch are then those whose word their owner is about to store, or died before it could: the
+        copy before them is the right one. Otherwise details that are not newer will do.
         """
-        if self.number(self._copy + lib.PIX_DETAILS_EPOCH, 4) == next_epoch:
+        mine = self.detail(lib.PIX_DETAILS_EPOCH, 4)
+        epoch = word >> lib.PIX_SUMMARY_EPOCH & _EPOCH_MASK
+        if not unchanged:
+            return bool((epoch - mine & _EPOCH_MASK) <= _EPOCH_MASK >> 1)
+        if mine == (epoch + 1 & _EPOCH_MASK):
             self._copy = self._details(self.sequence + 1)
+        return True
 
     def number(self, at: int, size: int) -> int:
         """The integer of ``size`` bytes at an offset from the slot's start."""
@@ -243,9 +251,10 @@ def _state_of(mapping: Mapping, word: int) -> State | None:
     if not 0 <= winner < lib.PIX_AGENTS:
         return State(activities, blocks, None)
     slot = _Slot(mapping, winner)
-    slot.turn_back((word >> lib.PIX_SUMMARY_EPOCH) + 1 & _EPOCH_MASK)
-    message = slot.message
-    return State(activities, blocks, message) if slot.is_whole(mapping, winner) else None
+    unchanged = mapping.words[SUMMARY] == word
+    if not slot.is_whole(mapping, winner) or not slot.belongs_to(word, unchanged):
+        return None
+    return State(activities, blocks, slot.message)
 
 
 def live_agents(mapping: Mapping) -> tuple[AgentInfo, ...] | None:

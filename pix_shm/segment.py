@@ -100,7 +100,7 @@ class Segment:
         self._announced: set[str] = set()
         self.paused_until = 0.0
         self.due = 0.0
-        self._known = 0  # the highest revision read in shared memory
+        self._known = 0  # the highest revision read in shared memory, or made without it
         self._private: memoryview[int] = memoryview(bytearray((REVISION + 1) * 8)).cast("Q")
         self._private[REVISION] = int(time() * 1000)
         self.words = self._private
@@ -229,7 +229,7 @@ class Segment:
         return self.words[REVISION] & ~RETIRED
 
     def known_revision(self) -> int:
-        """Return the highest revision that this process read: a new segment starts above it."""
+        """Return the highest revision that this process read or made: a new segment is above it."""
         mapping = self.mapping
         if mapping is not None:
             self._known = max(self._known, mapping.words[REVISION] & ~RETIRED)
@@ -267,9 +267,10 @@ class Segment:
                 break
             mapping = self.renew(mapping, create=not if_new)
         self.announce()
-        # nobody can be told: the revision is ours alone
-        self._private[REVISION] = max(known, self._private[REVISION]) + 1
-        return self._private[REVISION]
+        # Nobody can be told: the revision is ours alone, and a segment that we make is to go on
+        # from it.
+        self._known = self._private[REVISION] = max(known, self._private[REVISION]) + 1
+        return self._known
 
     # --- fork -----------------------------------------------------------------------------------
 
