@@ -103,9 +103,16 @@ enum {
 /* The summary word, from its lowest bit: activities (16), blocks (16), winner (11: slot + 1, or 0),
  * epoch (20: grows with every change, so that a change of the message alone is seen too), retired
  * (1, the highest). State is blocked if blocks > 0, else working if activities > 0, else idle. The
- * revision word has the same highest bit. A retired word stays retired: read the new segment. An
- * epoch comes round after 1,048,576 changes; a reader that sleeps through exactly as many and finds
- * equal counts and the same winner may keep an old message until the next change. */
+ * revision word has the same highest bit. A retired word stays retired: read the new segment.
+ *
+ * A change fills in the details before it stores the word, so a reader of the word may already find
+ * the winner's details of a later one. If the word is still the same after they were copied, only
+ * those of the epoch after the word's are too new, and the slot's other copy is the right one; if
+ * it changed, any details that are not newer are right. Both only if the slot's sequence and
+ * generation are still the same.
+ *
+ * An epoch comes round after 1,048,576 changes; a reader that sleeps through exactly as many and
+ * finds equal counts and the same winner may keep an old message until the next change. */
 enum {
     PIX_SUMMARY_BLOCKS = 16,
     PIX_SUMMARY_WINNER = 32,
@@ -204,7 +211,7 @@ struct pix_details {
 
 struct pix_slot {
     _Atomic uint64_t
-        generation;            /* grows with each claim; written by the holder of the slot's byte */
+        generation;            /* grows with each claim; the holder of the slot's byte writes it */
     _Atomic uint64_t sequence; /* details[sequence % 2] is the complete copy */
     uint32_t pid;              /* to show to people, never to decide by */
     uint16_t session_length;

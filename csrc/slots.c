@@ -21,33 +21,37 @@ static bool is_used(const struct pix_layout *map, unsigned slot)
     return (atomic_load_explicit(&map->used[slot / 64], memory_order_acquire) & bit_of(slot)) != 0;
 }
 
-/* Lock the byte of a slot in [first, end): one that nobody used, else one whose owner is dead.
- * Returns the slot, PIX_FULL or PIX_SYSTEM. */
+/* The byte is ours: make the slot so. */
+static void own(struct pix_segment *segment, unsigned slot)
+{
+    _Atomic uint64_t *generation = &segment->map->slot[slot].generation;
+    uint64_t next = atomic_load_explicit(generation, memory_order_relaxed) + 1;
+    next &= UINT64_MAX >> 16; /* as many bits as the lock word has for it */
+    segment->generation[slot] = next;
+    segment->own[slot / 64] |= bit_of(slot);
+    /* release: see owner_is_dead */
+    atomic_store_explicit(generation, next, memory_order_release);
+}
+
+/* Lock the byte of a slot in [first, end): one that nobody used, else any that is free. Returns the
+ * slot, PIX_FULL or PIX_SYSTEM. */
 int slot_seize(struct pix_segment *segment, unsigned first, unsigned end)
 {
-    /* Left for the second pass: whoever is stopped in here between its byte and its generation
-     * would pass for the living owner of the lock if its slot's last owner died with it. */
-    unsigned named =
-        (unsigned)(atomic_load_explicit(&segment->map->lock, memory_order_relaxed) & 0xffff) - 1;
-    for (int dead = 0; dead <= 1; dead++) {
+    /* Left for the second pass: whoever is stopped between its byte and its generation would pass
+     * for the living owner of the lock, if the slot's last owner died with it. */
+    uint64_t word = atomic_load_explicit(&segment->map->lock, memory_order_relaxed);
+    unsigned named = (unsigned)(word & 0xffff) - 1;
+    for (int pass = 0; pass < 2; pass++) {
         for (unsigned slot = first; slot < end; slot++) {
             if (slot_is_own(segment, slot) ||
-                (dead == 0 && (slot == named || is_used(segment->map, slot))))
+                (pass == 0 && (slot == named || is_used(segment->map, slot))))
                 continue;
-            if (sys_byte_lock(segment->descriptor, slot) < 0) {
-                if (errno == EAGAIN || errno == EACCES)
-                    continue;
-                return PIX_SYSTEM;
+            if (sys_byte_lock(segment->descriptor, slot) == 0) {
+                own(segment, slot);
+                return (int)slot;
             }
-            struct pix_slot *seized = &segment->map->slot[slot];
-            uint64_t generation =
-                (atomic_load_explicit(&seized->generation, memory_order_relaxed) + 1) &
-                (UINT64_MAX >> 16);
-            segment->generation[slot] = generation;
-            segment->own[slot / 64] |= bit_of(slot);
-            /* release: see owner_is_dead */
-            atomic_store_explicit(&seized->generation, generation, memory_order_release);
-            return (int)slot;
+            if (errno != EAGAIN && errno != EACCES)
+                return PIX_SYSTEM;
         }
     }
     return PIX_FULL;
