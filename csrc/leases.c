@@ -131,11 +131,13 @@ int lease_recount(struct pix_segment *segment)
     return store_sum(segment->map, &sum);
 }
 
-/* A slot that counts no more. Its counts go to 0 as well, so that its next owner starts from
- * nothing. */
+/* A slot that counts no more; the caller recounts. Its counts go to 0, so that its next owner
+ * starts from nothing, at the epoch of that recount: else a reader of an older word could take them
+ * for the details that belong to it. */
 void lease_clear(struct pix_layout *map, unsigned slot)
 {
-    static const union details nothing;
+    uint64_t word = atomic_load_explicit(&map->summary, memory_order_relaxed);
+    union details nothing = {.field = {.epoch = (uint32_t)epoch_after(word)}};
     atomic_fetch_and_explicit(&map->used[slot / 64], ~bit_of(slot), memory_order_relaxed);
     atomic_fetch_and_explicit(&map->waiting[slot / 64], ~bit_of(slot), memory_order_relaxed);
     atomic_store_explicit(&map->rank[slot], 0, memory_order_relaxed);

@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 import os
+import pwd
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import Processes, remove_segment
+from processes import Processes, name_of, remove_segment
 
 # Before anything of pix_shm is used: whoever forgets a fixture meets a home without anything in it.
 _HOME = tempfile.TemporaryDirectory(prefix="pix-home-")
 os.environ["HOME"] = _HOME.name
 for _name in ("PI_CODING_AGENT_DIR", "HERDR_ENV", "HERDR_PANE_ID", "PIX_HERDR_NOTIFY"):
     os.environ.pop(_name, None)
+
+
+def _real_agent_directory() -> list[tuple[str, int, int, int]]:
+    """What is in the ``~/.pi`` of the user who runs the suite, whatever ``HOME`` says here."""
+    found = []
+    for path in sorted((Path(pwd.getpwuid(os.getuid()).pw_dir) / ".pi").rglob("*")):
+        status = path.lstat()
+        found.append((str(path), status.st_mode, status.st_size, status.st_mtime_ns))
+    return found
+
+
+# Started by nohup, the suite would pass an ignored hangup on to processes that are to die of one.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def a38_the_suite_touches_nothing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A38: neither the developer's config, nor shared memory that outlives the suite."""
+    before = _real_agent_directory()
+    yield
+    assert _real_agent_directory() == before, "the real agent directory was touched"
+    # The suite's own segments: those of any of its directories. Others may run suites of theirs.
+    base = tmp_path_factory.getbasetemp()
+    names = [name_of(path) for path in (base, *base.rglob("*")) if path.is_dir()]
+    left = [n for n in names if any(Path("/dev/shm", f"{p}{n[1:]}").exists() for p in ("", "sem."))]
+    assert left == [], "segments were left behind"
 
 
 @pytest.fixture

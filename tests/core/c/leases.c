@@ -545,6 +545,21 @@ static uint64_t commit(pix_segment *segment, uint64_t identity, int if_new, uint
     return revision;
 }
 
+/* A reader may have the word in hand for any time: what it then finds in the winner's slot must be
+ * told from what belonged to the word. */
+TEST(the_details_of_a_slot_that_was_freed_are_newer_than_every_word_before)
+{
+    pix_segment *segment = create_segment(new_name());
+    int gone = claim(segment), staying = claim(segment);
+    CHECK_EQUAL(publish(segment, gone, 0, 1, 1), PIX_OK);
+    CHECK_EQUAL(publish(segment, staying, 1, 0, 2), PIX_OK);
+    uint64_t before = summary_of(segment) >> PIX_SUMMARY_EPOCH;
+    pix_release(segment, gone);
+    CHECK_EQUAL(details_of(segment, gone).epoch, before + 1);
+    CHECK_EQUAL(summary_of(segment) >> PIX_SUMMARY_EPOCH, before + 1);
+    pix_close(segment);
+}
+
 TEST(a_commit_makes_a_revision)
 {
     pix_segment *segment = create_segment(new_name());
