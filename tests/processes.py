@@ -24,7 +24,8 @@ _PRELUDE = """\
 import os, signal, sys, time
 import pix_shm
 def say(*words):
-    print(*words, flush=True)
+    # not print(): a signal handler may say something while the program does
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 def hear():
     line = sys.stdin.readline()
     if not line:
