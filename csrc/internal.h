@@ -38,7 +38,7 @@ int lock_take(struct pix_segment *segment, unsigned slot, uint64_t *deadline_ns)
 bool lock_is_orphaned(struct pix_segment *segment);
 void lock_drop(struct pix_segment *segment);
 
-/* slots.c: who lives. The last two want the lock word. */
+/* slots.c: who lives. slot_reap wants the lock word. */
 bool slot_is_own(const struct pix_segment *segment, unsigned slot);
 bool slot_is_dead(struct pix_segment *segment, unsigned slot);
 int slot_seize(struct pix_segment *segment, unsigned first, unsigned end);
@@ -57,7 +57,7 @@ uint64_t lease_word(const struct lease_sum *sum, uint64_t previous);
 int lease_recount(struct pix_segment *segment);
 void lease_clear(struct pix_layout *map, unsigned slot);
 
-/* revision.c: wants the lock word */
+/* revision.c: wants no lock */
 uint64_t revision_believed(uint64_t known_revision);
 int revision_raise(struct pix_layout *map, uint64_t known_revision);
 
@@ -82,7 +82,7 @@ static inline uint64_t bit_of(unsigned slot)
     return UINT64_C(1) << (slot % 64);
 }
 
-/* The lowest bit that is set in a word that is not 0, and the word without it. */
+/* The lowest bit that is set in a word that is not 0. */
 static inline unsigned lowest_bit(uint64_t word)
 {
     return (unsigned)__builtin_ctzll(word);

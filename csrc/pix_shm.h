@@ -9,30 +9,35 @@
  *
  * THE LOCKS, AND THEIR ORDER
  *
- *   process mutex   (fork.c)  One in each process. Guards the process-local half (handles, which
- *                   slots are ours) and keeps the threads of one process out of each other's way.
- * The fork handlers hold it, so that no thread is inside the core when a child is made. slot byte
- * (slots.c) Byte N of the segment's file, locked with F_OFD_SETLK: the witness that the owner of
- * slot N lives. Only ever tried, never waited for. The kernel frees it at death: zombies, reused
- * pids and other pid namespaces cannot deceive it. start byte      (segment.c) Byte PIX_START_BYTE,
- * locked likewise by whoever initialises a segment. Never held together with another byte or with
- * the lock word. lock word       (lock.c)  One in each segment. Guards everything in it that is not
- * a single word. Names its owner, so that taking it and saying who took it are one step.
+ * The process mutex (fork.c). One in each process. Guards the process-local half (handles, which
+ * slots are ours) and keeps the threads of one process out of each other's way. The fork handlers
+ * hold it, so that no thread is inside the core when a child is made.
  *
- *   They are taken in the order mutex, byte, word, and let go in the reverse order. Nobody waits
- * for the mutex or the word longer than PIX_WAIT_MS, so a stopped process delays others by that
- * much and no more. The named semaphore is no lock: it is where those who wait for the word sleep,
- * and a lost or stray post costs at most one slice of sleep (PIX_SLICE_MS).
+ * The slot byte (slots.c). Byte N of the segment's file, locked with F_OFD_SETLK: the witness that
+ * the owner of slot N lives. Only ever tried, never waited for. The kernel frees it at death:
+ * zombies, reused pids and other pid namespaces cannot deceive it.
+ *
+ * The start byte (segment.c). Byte PIX_START_BYTE, locked likewise by whoever initialises a segment
+ * or takes the name off a retired one. Never held together with another byte or with the lock word.
+ *
+ * The lock word (lock.c). One in each segment. Guards everything in it that is not a single word.
+ * Names its owner, so that taking it and saying who took it are one step.
+ *
+ * They are taken in the order mutex, byte, word, and let go in the reverse order. Nobody waits for
+ * the word longer than PIX_WAIT_MS, nor holds the mutex longer than that, so a stopped process
+ * delays others by that much and no more; pix_publish, pix_claim and pix_commit count the wait for
+ * both as one. The named semaphore is no lock: it is where those who wait for the word sleep, and a
+ * lost or stray post costs at most one slice of sleep (PIX_SLICE_MS).
  *
  * WHAT READERS MAY RELY ON
  *
- *   Readers take no lock, own no slot and write nothing. `summary` and `revision` are single
- * aligned words, always whole. A slot's details have two copies: the one that `sequence` names is
- * complete, and is not touched before the sequence has moved on.
+ * Readers take no lock, own no slot and write nothing. `summary` and `revision` are single aligned
+ * words, always whole. A slot's details have two copies: the one that `sequence` names is complete,
+ * and is not touched before the sequence has moved on.
  *
  * ERRORS
  *
- *   Every function that can fail returns one of the negative PIX_ codes; PIX_SYSTEM leaves errno
+ * Every function that can fail returns one of the negative PIX_ codes; PIX_SYSTEM leaves errno
  * set. No function prints, exits, raises signals or keeps a pointer it was given.
  */
 #ifndef PIX_SHM_H
@@ -131,7 +136,8 @@ enum { PIX_JOIN = 0, PIX_MADE = 1, PIX_READ = 2 };
  * revision of the wall clock in milliseconds or known_revision + 1, whichever is more; one that has
  * the name but is retired loses the name. Readers do neither: to them both are ABSENT. A file that
  * PIX_MADE cannot initialise is removed again. *opened is set on PIX_OK only, and is given back
- * with pix_close(). Fails with SYSTEM, ABSENT, FOREIGN, MALFORMED, STARTING. Never waits. */
+ * with pix_close(). Fails with SYSTEM, ABSENT, FOREIGN, MALFORMED, STARTING. Waits for nothing but
+ * the mutex. */
 int pix_open(const char *name, uint64_t known_revision, int role, pix_segment **opened);
 
 /* Look for the semaphore of the segment's name, unless the handle has it (pix_open looks once).
@@ -139,11 +145,8 @@ int pix_open(const char *name, uint64_t known_revision, int role, pix_segment **
  * and waiters sleep by the clock. */
 int pix_semaphore(pix_segment *segment);
 
-/* Give up the descriptor and with it every slot of this handle: others see their owner gone. The
- * memory stays readable until pix_close(). Idempotent. */
-void pix_leave(pix_segment *segment);
-
-/* Leave, unmap and free. No view of the memory may be in use any more. */
+/* Give up the descriptor, and with it every slot of this handle: others see their owner gone. Then
+ * unmap and free: no view of the memory may be in use any more. */
 void pix_close(pix_segment *segment);
 
 /* The first of the PIX_SIZE bytes of the mapping, for reading. */
@@ -156,7 +159,7 @@ const void *pix_memory(pix_segment *segment);
 int pix_claim(pix_segment *segment, uint64_t known_revision, uint32_t pid, const char *session,
               size_t session_length, const char *pane, size_t pane_length);
 
-/* Free a slot of this handle. If the lock cannot be had in time, the slot is left as a dead process
+/* Free a slot of this handle. If the lock cannot be had at once, the slot is left as a dead process
  * leaves one, and the next process that looks frees it. */
 void pix_release(pix_segment *segment, int slot);
 

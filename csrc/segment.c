@@ -147,8 +147,9 @@ static int open_and_verify(struct pix_segment *segment, uint64_t known_revision,
     if (segment->descriptor < 0) {
         if (errno == ENOENT)
             return PIX_ABSENT;
-        /* a link; a directory, which glibc's shm_open reports so (the name itself is valid) */
-        return errno == ELOOP || errno == EINVAL ? PIX_FOREIGN : PIX_SYSTEM;
+        /* a link; a directory, which glibc's shm_open reports so (the name itself is valid); a file
+         * with somebody's lease on it */
+        return errno == ELOOP || errno == EINVAL || errno == EAGAIN ? PIX_FOREIGN : PIX_SYSTEM;
     }
     struct stat status;
     if (sys_fstat(segment->descriptor, &status) < 0)
@@ -238,13 +239,6 @@ int pix_open(const char *name, uint64_t known_revision, int role, pix_segment **
     }
     process_unlock();
     return result;
-}
-
-void pix_leave(pix_segment *segment)
-{
-    process_lock_always();
-    segment_leave(segment);
-    process_unlock();
 }
 
 void pix_close(pix_segment *segment)

@@ -151,9 +151,12 @@ int pix_claim(pix_segment *segment, uint64_t known_revision, uint32_t pid, const
 
 void pix_release(pix_segment *segment, int slot)
 {
-    uint64_t deadline = 0;
+    uint64_t deadline = 1; /* long past: not to be had at once, the slot is left to the next one */
     process_lock_always();
-    if (slot >= 0 && slot < PIX_SLOTS && slot_is_own(segment, (unsigned)slot)) {
+    /* Stale: the number of our descriptor may be another file's, whose bytes are not ours to free.
+     */
+    if (segment_look(segment, false) != PIX_STALE && slot >= 0 && slot < PIX_SLOTS &&
+        slot_is_own(segment, (unsigned)slot)) {
         if (lock_take(segment, (unsigned)slot, &deadline) == PIX_OK) {
             lease_clear(segment->map, (unsigned)slot);
             (void)lease_recount(segment); /* retired: nobody counts on these words any more */

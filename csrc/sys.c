@@ -31,8 +31,10 @@ int sys_shm_open(const char *name)
 {
     int descriptor;
     do {
-        /* shm_open adds O_NOFOLLOW and O_CLOEXEC: a link is ELOOP, and no child keeps the bytes */
-        descriptor = shm_open(name, O_RDWR, 0);
+        /* shm_open adds O_NOFOLLOW and O_CLOEXEC: a link is ELOOP, and no child keeps the bytes.
+         * O_NONBLOCK: a file of that name on which somebody has a lease (F_SETLEASE) is EAGAIN, and
+         * not a wait of 45 seconds. */
+        descriptor = shm_open(name, O_RDWR | O_NONBLOCK, 0);
     } while (descriptor < 0 && errno == EINTR);
     return descriptor;
 }

@@ -25,7 +25,7 @@ from pix_shm.errors import SegmentError
 from pix_shm.events import STATE, STATE_REQUEST, EventBus
 from pix_shm.paths import adopt_directory, default_directory
 from pix_shm.reader import AgentInfo, Reader, State, live_agents, name_of_state
-from pix_shm.segment import SUMMARY, segment_of
+from pix_shm.segment import SUMMARY, WAIT_SECONDS, segment_of
 from pix_shm.text import stored
 
 TYPE_CHECKING = False
@@ -203,17 +203,16 @@ class Agent:
                 return
             self._attached -= 1
             if self._attached == 0:
-                _attached.pop((self.directory, self.session), None)
+                _sessions.pop((self.directory, self.session), None)
             else:
                 return
         self._closed = True
         self._drop_leases()
         self._unbind_herdr()
         self._unbind_state()
-        self.events.owner = None
+        self.events.owner = (self.directory, self.session)
         _everyone.pop(id(self), None)
-        _telling.forget(self)
-        self._give_slot_back()
+        _telling.tell(self)
 
     def _give_slot_back(self) -> None:
         mapping, self._mapping = self._mapping, None
@@ -263,8 +262,9 @@ class Agent:
 
     def _catch_up(self) -> bool:
         """Publish until the segment shows the tables as they are; False if it cannot be used."""
-        while self._published != (version := self._version):
+        while not self._closed and self._published != (version := self._version):
             if not self._publish():
+                self._segment.paused_until = monotonic() + _PAUSE_SECONDS
                 return False
             self._published = version
         return True
@@ -440,35 +440,26 @@ class _Telling:
 
     """
 
-    __slots__ = ("_busy", "_failed", "_lock", "_skipped", "ended")
+    __slots__ = ("_failed", "_lock", "_skipped", "ended")
 
     def __init__(self) -> None:
         # Reentrant: a signal handler may interrupt us just after we got it.
         self._lock = _thread.RLock()
-        self._busy = False  # read and written under the lock only
         self._skipped: set[Agent] = set()  # changed by who could not publish
         self._failed: set[Agent] = set()  # not shown by their segment; tried again at each change
         self.ended = False
 
     def tell(self, agent: Agent) -> None:
-        """Publish an agent's tables; waits for other threads that publish."""
-        with self._lock:
-            if self._busy:  # this very thread, interrupted by a signal handler or finalizer
-                self._skipped.add(agent)
-                return
-            try:
-                self._busy = True
-                if self._failed or not agent._catch_up():
-                    self._retry(agent)
-            finally:
-                self._busy = False
-        if self._skipped:
-            self._tell_skipped()
+        """Publish an agent's tables, or that it is closed. Waits for another thread that publishes
+        no longer than that may wait for another process; it then does this as well.
+        """
+        self._skipped.add(agent)
+        self._publish_skipped(WAIT_SECONDS)
 
     def skip(self, agent: Agent) -> None:
         """Like :meth:`tell`, for finalizers: if another thread publishes, leave it to that one."""
         self._skipped.add(agent)
-        self._tell_skipped()
+        self._publish_skipped(0)
 
     def follow(self, segment: Segment) -> None:
         """One agent moved to a new segment: the others of this process must too."""
@@ -480,30 +471,23 @@ class _Telling:
 
     def failed(self, agent: Agent) -> bool:
         """Whether the segment does not show what the agent holds."""
-        return agent in self._failed
+        return agent._published != agent._version
 
-    def forget(self, agent: Agent) -> None:
-        """The agent is closed."""
-        self._skipped.discard(agent)
-        if agent in self._failed:
-            self._failed.discard(agent)
-            self.mark_readers()
-
-    def _tell_skipped(self) -> None:
-        # Not waiting, and looking again after letting go: whoever noted an agent and then found the
-        # lock taken can rely on its holder.
+    def _publish_skipped(self, patience: float) -> None:
+        # Looking again after letting go: whoever noted an agent and then found the lock taken can
+        # rely on its holder.
         while self._skipped and not self._lock._is_owned():  # type: ignore[attr-defined]
             try:
-                if not self._lock.acquire(False):
+                if not self._lock.acquire(True, patience):
                     return
-                try:
-                    self._busy = True
-                    while self._skipped:
-                        agent = self._skipped.pop()
-                        if self._failed or not agent._catch_up():
-                            self._retry(agent)
-                finally:
-                    self._busy = False
+                while self._skipped:
+                    agent = self._skipped.pop()
+                    if agent._closed:
+                        agent._give_slot_back()
+                        self._failed.discard(agent)
+                        self.mark_readers()
+                    elif self._failed or not agent._catch_up():
+                        self._retry(agent)
             finally:
                 try:  # without asking first: a Ctrl-C after the question would leave it locked
                     self._lock.release()
@@ -521,14 +505,12 @@ class _Telling:
                 break
             if failed._catch_up():
                 self._failed.discard(failed)
-            else:
-                segment.paused_until = monotonic() + _PAUSE_SECONDS
         if not any(failed._segment is segment for failed in self._failed):
             segment.problem = None
         self.mark_readers()
 
     def mark_readers(self) -> None:
-        alone = {agent.directory for agent in self._failed}
+        alone = {agent.directory for agent in self._failed.copy()}
         for directory, reader in list(_readers.items()):
             reader.alone = directory in alone
             reader.forget()
@@ -536,7 +518,7 @@ class _Telling:
 
 _everyone: dict[int, ref[Agent]] = {}
 _registry = _thread.RLock()  # guards the next, and the counts of its agents
-_attached: dict[tuple[str, str], Agent] = {}  # by directory and session
+_sessions: dict[tuple[str, str], Agent] = {}  # by directory and session
 _readers: dict[str, Reader] = {}
 _telling = _Telling()
 
@@ -550,8 +532,16 @@ def everyone() -> Iterator[Agent]:
 
 
 def _agent_of(events: EventBus) -> Agent:
-    agent = events.owner
-    return agent if isinstance(agent, Agent) else Agent(default_directory(), "main", events)
+    owner = events.owner
+    if isinstance(owner, Agent):
+        return owner
+    with _registry:  # two threads at once get the same one
+        owner = events.owner
+        if isinstance(owner, Agent):
+            return owner
+        if isinstance(owner, tuple):  # where the agent that was closed belonged
+            return Agent(*owner, events)
+        return Agent(default_directory(), "main", events)
 
 
 # --- the public functions -----------------------------------------------------------------------
@@ -582,9 +572,9 @@ def attach(
     directory = adopt_directory(agent_dir)
     key = (directory, session)
     with _registry:
-        agent = _attached.get(key)
+        agent = _sessions.get(key)
         if agent is None:
-            agent = _attached[key] = Agent(directory, session, EventBus())
+            agent = _sessions[key] = Agent(directory, session, EventBus())
         agent._attached += 1
     # May wait for another process to finish making the segment: before we hold any lock.
     agent._segment.open(create=True, wait=True)
@@ -607,18 +597,22 @@ def state() -> State:
     reader = _machine or _find_machine()
     # Reader.read(), without the cost of one more call
     segment = reader.segment
-    if segment.words[SUMMARY] == reader.seen and monotonic() < segment.due:
+    if segment.words[SUMMARY] == reader.seen and monotonic() < reader.due:
         return reader.state
     return reader.read()
 
 
 def revision() -> int:
     """Return the machine-wide config revision; compare it for *different*."""
-    return (_machine or _find_machine()).segment.revision()
+    segment = (_machine or _find_machine()).segment
+    number = segment.revision()
+    if segment.problem is not None:
+        segment.announce()
+    return number
 
 
 def agents() -> tuple[AgentInfo, ...]:
-    """Return every live agent, oldest slot first. An agent that died is gone at once."""
+    """Return every live agent, in the order of slots. An agent that died is gone at once."""
     reader = _machine or _find_machine()
     segment = reader.segment
     mapping = None if reader.alone else segment.open(create=False)

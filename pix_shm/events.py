@@ -35,7 +35,8 @@ class EventBus:
         # apart. Changed by single dictionary operations, from any thread.
         self._handlers: dict[str, dict[object, Handler]] = {}
         self.owner: object | None = None
-        """The agent that speaks on this bus, once it has one."""
+        """The agent that speaks on this bus, once it has one; directory and session of one that is
+        closed."""
         self.herdr: object | None = None
         """The bridge that tells herdr of this bus, once one was bound."""
 

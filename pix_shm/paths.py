@@ -18,19 +18,23 @@ _default: str | None = None
 def agent_directory(given: str | PathLike[str] | None = None) -> str:
     """Return the absolute path of an agent directory, links resolved; it need not exist.
 
-    ``given`` wins over ``$PI_CODING_AGENT_DIR`` (empty counts as unset), which wins over
-    ``~/.pi/agent``. A leading ``~`` or ``~/`` is the home directory: ``$HOME``, or where that is
+    ``given`` wins over ``$PI_CODING_AGENT_DIR``, which wins over ``~/.pi/agent``; empty counts as
+    unset. A leading ``~`` or ``~/`` is the home directory: ``$HOME``, or where that is
     unset or empty the one of the user database.
 
     Raises:
-        PixShmError: a home directory is needed and none is known.
+        PixShmError: a home directory is needed and none is known, or the path cannot be resolved (a
+            relative one in a working directory that was removed, say).
 
     """
-    path = os.fspath(given) if given is not None else os.environ.get(VARIABLE, "")
-    path = path or "~/.pi/agent"
+    path = os.fspath(given) if given is not None else ""
+    path = path or os.environ.get(VARIABLE, "") or "~/.pi/agent"
     if path == "~" or path.startswith("~/"):
-        path = os.path.join(_home(), path[2:])
-    return os.path.realpath(path)
+        path = os.path.join(_home(), path[1:].lstrip("/"))
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError) as error:
+        raise PixShmError(f"the agent directory {path!r} cannot be resolved: {error}") from error
 
 
 def default_directory() -> str:

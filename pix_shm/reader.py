@@ -109,14 +109,27 @@ class Reader:
     """The machine-wide state of one segment, for one process.
 
     Attributes:
-        seen: the summary word that ``state`` stands for, or -1.
+        due: the ``time.monotonic()`` at which to look around next; not the segment's, which others
+        move. seen: the summary word that ``state`` stands for, or -1.
         state: the last state told.
         alone: set while agents of this process hold leases that the segment does not show
             (``unshown`` tells, after it was replaced); the state is then this process's own, as
             ``own`` tells it.
     """
 
-    __slots__ = ("_haunted", "_mapping", "_own", "_unshown", "alone", "seen", "segment", "state")
+    __slots__ = (
+        "_believed",
+        "_haunted",
+        "_mapping",
+        "_own",
+        "_shared",
+        "_unshown",
+        "alone",
+        "due",
+        "seen",
+        "segment",
+        "state",
+    )
 
     def __init__(
         self, segment: Segment, own: Callable[[], State], unshown: Callable[[Segment], bool]
@@ -126,20 +139,24 @@ class Reader:
         self._unshown = unshown
         self.alone = False
         self._own = own
+        self.due = 0.0
         self.seen = -1  # no word has this value: look first
         self.state = IDLE
         self._haunted = False
+        self._shared = -1  # the word at the last look, and what was to be believed of it
+        self._believed = 0
 
     def read(self) -> State:
         """Return the state; the same object for as long as nothing changes. Never raises."""
         segment = self.segment
-        if segment.words[SUMMARY] == self.seen and monotonic() < segment.due:
+        if segment.words[SUMMARY] == self.seen and monotonic() < self.due:
             return self.state
         return self._refresh()
 
     def forget(self) -> None:
         """Read anew at the next call, whatever the word says."""
         self.seen = -1
+        self.due = 0.0
 
     def _refresh(self) -> State:
         word = 0
@@ -152,13 +169,12 @@ class Reader:
                 self.seen = -1
                 return self._own()
             if mapping is None:
+                self.segment.announce()
                 self.state, self.seen = IDLE, self.segment.words[SUMMARY]
                 return self.state
             state = _state_of(mapping, word)
             if state is not None:
-                # With the dead left out, the shared word is no key to what was told: look again at
-                # each call until a lease change has freed their slots.
-                self.state, self.seen = state, -1 if self._haunted else word
+                self.state, self.seen = state, self._shared if self._haunted else word
                 return state
         # Changing faster than we read. The counts are whole in any case.
         return State(*_counts(word), None)
@@ -166,32 +182,43 @@ class Reader:
     def _believe(self) -> int:
         segment = self.segment
         word = segment.words[SUMMARY]
-        if not self._haunted and word < RETIRED and monotonic() < segment.due:
+        if not self._haunted and word < RETIRED and monotonic() < self.due:
             return word
+        mapping = segment.mapping
         looked = segment.look()
-        word, self._haunted = looked if looked is not None else (0, False)
-        return word
+        self.due = segment.due
+        if looked is None and segment.mapping is not None:
+            # Could not look: what was believed of this word still is.
+            return self._believed if word == self._shared else word
+        # With the dead left out, what is told goes with the word that they are still in.
+        self._shared = word if segment.mapping is mapping else -1
+        self._believed, self._haunted = looked if looked is not None else (0, False)
+        return self._believed
 
 
 class _Slot:
     """A copy of one slot, taken in one go so that it is rarely torn."""
 
-    __slots__ = ("_copy", "image", "sequence")
+    __slots__ = ("_copy", "_generation", "image", "sequence")
 
     def __init__(self, mapping: Mapping, slot: int) -> None:
         base = _AT_SLOTS + slot * _SLOT_BYTES
+        words = mapping.words
+        # Before the copy, one by one: within it nothing says which byte is read first.
+        self._generation: int = words[(base + lib.PIX_SLOT_GENERATION) // 8]
+        self.sequence: int = words[(base + lib.PIX_SLOT_SEQUENCE) // 8]
         self.image = bytes(mapping.bytes[base : base + _SLOT_BYTES])
-        self.sequence = self.number(lib.PIX_SLOT_SEQUENCE, 8)
         self._copy = self._details(self.sequence)
 
     def is_whole(self, mapping: Mapping, slot: int) -> bool:
-        """Whether neither owner nor details changed while the copy was taken."""
+        """Whether neither owner nor details changed while the copy was taken.
+
+        Who the owner is may be half told by one that is just moving in.
+        """
         base = _AT_SLOTS + slot * _SLOT_BYTES
-        generation: int = lib.PIX_SLOT_GENERATION
-        sequence: int = lib.PIX_SLOT_SEQUENCE
-        return mapping.words[(base + sequence) // 8] == self.sequence and mapping.words[
-            (base + generation) // 8
-        ] == self.number(generation, 8)
+        sequence: int = mapping.words[(base + lib.PIX_SLOT_SEQUENCE) // 8]
+        generation: int = mapping.words[(base + lib.PIX_SLOT_GENERATION) // 8]
+        return (sequence, generation) == (self.sequence, self._generation)
 
     def belongs_to(self, word: int, unchanged: bool) -> bool:
         """Whether the details are those of the moment that a summary word stands for.

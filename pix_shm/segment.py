@@ -143,6 +143,7 @@ class Segment:
         return self.mapping
 
     def _open_once(self, create: bool) -> int:
+        self._private[REVISION] = max(self._private[REVISION], self._known)
         self.mapping, self.words = None, self._private
         opened = ffi.new("pix_segment **")
         role = lib.PIX_JOIN if create else lib.PIX_READ
@@ -169,21 +170,20 @@ class Segment:
         """Look around, as every reader does once a second.
 
         Returns the summary word to believe and whether dead agents had to be left out of it; None
-        where there is no segment. Never creates one.
+        where there is no segment, or no look at it just now. Never creates one.
         """
         self.due = monotonic() + LOOK_SECONDS
         mapping = self.open(create=False)
         word, ghosts = ffi.new("uint64_t *"), ffi.new("int *")
         for _ in range(_TRIES):
             if mapping is None:
-                self.announce()
                 return None
             code = lib.pix_look(mapping.handle, word, ghosts)
             if code == lib.PIX_OK:
                 return word[0], bool(ghosts[0])
             if code == lib.PIX_BUSY:  # a thread of this process is inside: look again soon
                 self.due = monotonic() + LOOK_SECONDS / 100
-                return mapping.words[SUMMARY], False
+                return None
             mapping = self.renew(mapping, create=False)
         return None
 
@@ -266,7 +266,6 @@ class Segment:
                 self.note(code)
                 break
             mapping = self.renew(mapping, create=not if_new)
-        self.announce()
         # Nobody can be told: the revision is ours alone, and a segment that we make is to go on
         # from it.
         self._known = self._private[REVISION] = max(known, self._private[REVISION]) + 1
@@ -290,7 +289,7 @@ _REASONS = {
     lib.PIX_BUSY: "its lock is held by a process that lives and does not go on",
     lib.PIX_FULL: "every slot belongs to a living agent",
     lib.PIX_RETIRED: "it is removed again and again",
-    lib.PIX_STALE: "the handle is that of a parent process",
+    lib.PIX_STALE: "its descriptor is a parent's, or was closed",
 }
 
 

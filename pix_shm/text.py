@@ -29,7 +29,8 @@ def stored(text: str, limit: int) -> bytes:
 
     What UTF-8 cannot hold (lone surrogates) becomes ``?``.
     """
-    data = one_line(text).encode("utf-8", "replace")
+    # at least a byte a character: what is cut off first would not have stayed, and costs no time
+    data = one_line(text[:limit]).encode("utf-8", "replace")
     if len(data) <= limit:
         return data
     while data[limit] & 0xC0 == 0x80:  # inside a character

@@ -380,7 +380,7 @@ static void check_stale(pix_segment *segment)
     CHECK_EQUAL(pix_look(segment, &word, &ghosts), PIX_STALE);
     CHECK_EQUAL(pix_live(segment, live), PIX_STALE);
     pix_release(segment, 0);
-    pix_leave(segment);
+    segment_leave(segment);
     CHECK_EQUAL(((const struct pix_layout *)pix_memory(segment))->magic, PIX_MAGIC);
 }
 
@@ -390,7 +390,7 @@ TEST(a_handle_that_was_left_is_stale_but_readable)
     pix_segment *segment = create_segment(name);
     pix_segment *other = join_segment(name);
     CHECK_EQUAL(publish(segment, claim(segment), 1, 1, 1), PIX_OK);
-    pix_leave(segment);
+    segment_leave(segment);
     check_stale(segment);
     CHECK_EQUAL(slots_alive(other), 0);
     check_look(other, 0, 0, -1);
