@@ -134,6 +134,7 @@ class Agent:
         "_closed",
         "_delivering",
         "_events",
+        "_failed",
         "_mapping",
         "_published",
         "_segment",
@@ -162,6 +163,7 @@ class Agent:
         self._version = next(_counter)  # of the tables
         self._published = 0  # the version that the segment shows
         self._attached = 0
+        self._failed = False  # the segment does not show what is held; marked by `_telling`
         self._closed = False  # handlers that still open leases do so for this process alone
         self._events: list[dict[str, object]] = []  # not yet delivered
         self._delivering: dict[object, None] = {}
@@ -409,6 +411,7 @@ class Agent:
         self._mapping = None
         self._state, self._since_ms = "idle", int(time() * 1000)
         self._published = self._version
+        self._failed = False
         self._delivering = {}
         # the bus last heard of leases that do not exist here
         self._events = [] if was_idle else [self._event()]
@@ -440,13 +443,13 @@ class _Telling:
 
     """
 
-    __slots__ = ("_failed", "_lock", "_skipped", "ended")
+    __slots__ = ("_failing", "_lock", "_skipped", "ended")
 
     def __init__(self) -> None:
         # Reentrant: a signal handler may interrupt us just after we got it.
         self._lock = _thread.RLock()
         self._skipped: set[Agent] = set()  # changed by who could not publish
-        self._failed: set[Agent] = set()  # not shown by their segment; tried again at each change
+        self._failing = False  # some agent's segment does not show it: try again at each change
         self.ended = False
 
     def tell(self, agent: Agent) -> None:
@@ -484,9 +487,8 @@ class _Telling:
                     agent = self._skipped.pop()
                     if agent._closed:
                         agent._give_slot_back()
-                        self._failed.discard(agent)
                         self.mark_readers()
-                    elif self._failed or not agent._catch_up():
+                    elif self._failing or not agent._catch_up():
                         self._retry(agent)
             finally:
                 try:  # without asking first: a Ctrl-C after the question would leave it locked
@@ -499,18 +501,20 @@ class _Telling:
         by now.
         """
         segment = agent._segment
-        self._failed.add(agent)
-        for failed in [a for a in self._failed if a._segment is segment]:
+        agent._failed = True
+        failed = [a for a in everyone() if a._failed and a._segment is segment]
+        for each in failed:
             if monotonic() < segment.paused_until:
                 break
-            if failed._catch_up():
-                self._failed.discard(failed)
-        if not any(failed._segment is segment for failed in self._failed):
+            each._failed = not each._catch_up()
+        if not any(each._failed for each in failed):
             segment.problem = None
         self.mark_readers()
 
     def mark_readers(self) -> None:
-        alone = {agent.directory for agent in self._failed.copy()}
+        """Tell each reader whether agents of its directory are not shown by their segment."""
+        alone = {agent.directory for agent in everyone() if agent._failed}
+        self._failing = bool(alone)
         for directory, reader in list(_readers.items()):
             reader.alone = directory in alone
             reader.forget()
@@ -539,8 +543,9 @@ def _agent_of(events: EventBus) -> Agent:
         owner = events.owner
         if isinstance(owner, Agent):
             return owner
-        if isinstance(owner, tuple):  # where the agent that was closed belonged
-            return Agent(*owner, events)
+        if isinstance(owner, tuple):
+            directory, session = owner  # of the agent that was closed
+            return Agent(directory, session, events)
         return Agent(default_directory(), "main", events)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import shutil
 import signal
+import struct
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import Child, Processes, eventually, name_of
@@ -18,6 +22,9 @@ from pix_shm._core import lib
 
 PROMISE = 10.0
 """Seconds within which what is promised within one second must have come: a guard, no measure."""
+
+_FLOCK = "hhqqi4x"
+"""``struct flock``: type, whence, start, length, process."""
 
 LOCK_WORD = 8
 """Index of the lock word among the segment's 64-bit words: offset 64 of ``csrc/pix_shm.h``."""
@@ -100,6 +107,52 @@ def slot_of(directory: Path | str, pid: int) -> int:
         if int.from_bytes(data[at : at + 4], "little") == pid:
             return slot
     raise AssertionError(f"process {pid} has no slot")
+
+
+def slots_held(directory: Path | str) -> list[int]:
+    """The slots whose bytes living processes hold, whether or not they say that they are used."""
+    with open(path_of(directory), "r+b") as file:
+        return [slot for slot in range(lib.PIX_AGENTS) if _is_locked(file.fileno(), slot)]
+
+
+def _is_locked(descriptor: int, byte: int) -> bool:
+    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
+    return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+
+
+@contextmanager
+def never_made(directory: Path | str) -> Iterator[None]:
+    """The segment is being made by somebody who does not come to an end with it."""
+    path = path_of(directory)
+    path.touch(0o600)
+    with open(path, "r+b") as file:
+        start = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, lib.PIX_START_BYTE, 1, 0)
+        fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, start)
+        yield
+
+
+class Counting:
+    """The core as a module of ``pix_shm`` calls it, with its calls counted by name. A function may
+    be replaced by setting it.
+    """
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(lib, name)
+        if not callable(found):
+            return found
+
+        def counted(*arguments: object) -> object:
+            self.calls[name] += 1
+            return found(*arguments)
+
+        return counted
+
+    def __setattr__(self, name: str, value: Any) -> None:  # declares that any may be set
+        super().__setattr__(name, value)
 
 
 def letter_of(pid: int) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
-from agents.support import start_agent
-from processes import Processes
+from agents.support import slots_held, start_agent
+from processes import PATIENCE, Processes, remove_segment
 
 import pix_shm
 from pix_shm import EventBus
+from pix_shm.paths import default_directory
 
 
 def test_attach_is_counted_for_each_directory_and_session(
@@ -95,6 +97,136 @@ def test_a_handler_that_opens_a_lease_while_the_agent_closes_leaves_no_agent_beh
     assert pix_shm.state() == pix_shm.State(0, 0, None)
 
 
+@pytest.mark.parametrize("removed", [False, True], ids=["", "in a new segment"])
+def test_closing_while_another_thread_changes_a_lease_leaves_no_agent_behind(
+    agent_dir: Path, processes: Processes, removed: bool
+) -> None:
+    """At each line of the lease change in turn, which the other thread is in until it is closed."""
+    child = processes.start(
+        """
+        import gc, threading
+        import pix_shm.agent
+        pix_shm.agent.WAIT_SECONDS = 0.001  # the other thread holds the lock, and goes on later
+        package = os.path.dirname(pix_shm.__file__)
+        stays = pix_shm.attach(session="stays")
+
+        def close_at(number):
+            agent = pix_shm.attach(session=str(number))
+            if sys.argv[1] == "True":
+                os.unlink("/dev/shm" + agent._segment.name)
+            lines, reached, closed = [0], threading.Event(), threading.Event()
+            def trace(frame, event, argument):
+                if not frame.f_code.co_filename.startswith(package):
+                    return None
+                if event == "line":
+                    lines[0] += 1
+                    if lines[0] == number:
+                        reached.set()
+                        closed.wait()
+                return trace
+            def change():
+                sys.settrace(trace)
+                try:
+                    pix_shm.begin_agent_block(agent.events, "ask", "Proceed?")()
+                finally:
+                    sys.settrace(None)
+                    reached.set()
+            thread = threading.Thread(target=change)
+            thread.start()
+            reached.wait()
+            agent.close()
+            closed.set()
+            thread.join()
+            return lines[0] >= number
+
+        number, wrong = 0, []
+        while close_at(number := number + 1):
+            gc.collect()
+            pix_shm.begin_agent_activity(stays.events, "once more")()
+            shown = [a.session for a in pix_shm.agents()], pix_shm.state().state
+            if shown != (["stays"], "idle"):
+                wrong.append((number, shown))
+        say(number > 30, wrong)
+        hear()
+        """,
+        removed,
+    )
+    assert child.hear() == "True []"
+    assert len(slots_held(agent_dir)) == 1
+    child.say()
+    assert child.finish() == ""
+
+
+def test_closing_where_the_host_closed_every_descriptor_frees_no_slot_of_another_agent(
+    agent_dir: Path, tmp_path: Path, processes: Processes
+) -> None:
+    """The number of the first agent's descriptor is that of the second one's by then."""
+    elsewhere = {"PI_CODING_AGENT_DIR": str(tmp_path)}
+    child = processes.start(
+        """
+        def segment_of_descriptor():
+            for number in os.listdir("/proc/self/fd"):
+                path = f"/proc/self/fd/{number}"
+                if os.path.islink(path) and os.readlink(path).startswith("/dev/shm/pix-"):
+                    return number
+        first = pix_shm.attach(strict=True)
+        number = segment_of_descriptor()
+        os.closerange(3, 64)
+        second = pix_shm.attach(sys.argv[1], strict=True)
+        lease = pix_shm.begin_agent_block(second.events, "ask", "Proceed?")
+        say(number == segment_of_descriptor())
+        hear()
+        first.close()
+        say("closed")
+        hear()
+        lease()
+        second.close()
+        """,
+        tmp_path,
+    )
+    look = "say([(a.session, a.blocks) for a in pix_shm.agents()], pix_shm.state().state)"
+    try:
+        assert child.hear() == "True"
+        held = slots_held(tmp_path)
+        assert len(held) == 1
+        assert child.ask() == "closed"
+        assert slots_held(tmp_path) == held
+        assert processes.start(look, env=elsewhere).finish() == "[('main', 1)] blocked\n"
+        child.say()
+        assert child.finish() == ""
+        assert processes.start(look, env=elsewhere).finish() == "[] idle\n"
+    finally:
+        remove_segment(tmp_path)
+
+
+def test_a_lease_on_the_bus_of_a_closed_agent_stays_in_its_directory(
+    agent_dir: Path, tmp_path: Path, processes: Processes
+) -> None:
+    child = processes.start(
+        """
+        first, second = pix_shm.attach(), pix_shm.attach(sys.argv[1], session="second")
+        bus = second.events
+        second.close()
+        lease = pix_shm.begin_agent_block(bus, "late", "after the end")
+        say(pix_shm.state().state, [a.session for a in pix_shm.agents()])
+        hear()
+        lease()
+        first.close()
+        """,
+        tmp_path,
+    )
+    try:
+        assert child.hear() == "idle ['main']"
+        look = "say([(a.session, a.source) for a in pix_shm.agents()], pix_shm.state().message)"
+        elsewhere = {"PI_CODING_AGENT_DIR": str(tmp_path)}
+        shown = processes.start(look, env=elsewhere).finish()
+        assert shown == "[('second', 'late')] after the end\n"
+        child.say()
+        assert child.finish() == ""
+    finally:
+        remove_segment(tmp_path)
+
+
 def test_threads_that_attach_and_close_the_same_session(
     agent_dir: Path, processes: Processes
 ) -> None:
@@ -158,6 +290,33 @@ def test_a_bus_without_an_agent_gets_one_that_goes_with_it(
         """
     )
     assert output.splitlines() == ["main working alone work", "idle 1", "0"]
+
+
+def test_two_threads_on_a_bus_without_an_agent_give_it_one(
+    agent_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus, leases = EventBus(), []
+    found_none: list[threading.Thread] = []
+
+    def begin() -> None:
+        leases.append(pix_shm.begin_agent_block(bus, "ask"))
+
+    def resolve_while_another_begins() -> str:
+        if not found_none:
+            found_none.append(threading.Thread(target=begin))
+            found_none[0].start()
+            found_none[0].join(0.5)  # at its end by then, or waiting for us
+        return default_directory()
+
+    monkeypatch.setattr("pix_shm.agent.default_directory", resolve_while_another_begins)
+    begin()
+    found_none[0].join(PATIENCE)
+    assert len(leases) == 2
+    assert isinstance(bus.owner, pix_shm.Agent)
+    assert bus.owner.state() == pix_shm.state() == pix_shm.State(0, 2, None)
+    assert len(pix_shm.agents()) == 1
+    pix_shm.reset_agent_state(bus)
+    assert pix_shm.state().state == "idle"
 
 
 def test_two_buses_without_agents_are_two_agents(agent_dir: Path) -> None:

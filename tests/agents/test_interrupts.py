@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from agents.support import start_agent, stopped_holder
+from agents.support import PROMISE, slots_held, start_agent, stopped_holder
 from processes import Processes
 
 import pix_shm
@@ -83,6 +83,102 @@ def test_a_signal_handler_that_changes_leases_while_the_segment_is_opened(
     )
     assert child.hear() == f"{IDLE} {IDLE} True"
     assert child.finish() == ""
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["", "in a new segment"])
+def test_a_signal_handler_that_closes_the_agent_amid_its_lease_change_leaves_none_behind(
+    agent_dir: Path, processes: Processes, removed: bool
+) -> None:
+    """At each line of the lease change in turn."""
+    child = processes.start(
+        """
+        import gc
+        package = os.path.dirname(pix_shm.__file__)
+        stays = pix_shm.attach(session="stays")
+
+        def close_at(number):
+            agent = pix_shm.attach(session=str(number))
+            if sys.argv[1] == "True":
+                os.unlink("/dev/shm" + agent._segment.name)
+            signal.signal(signal.SIGUSR1, lambda *_: agent.close())
+            lines = [0]
+            def trace(frame, event, argument):
+                if not frame.f_code.co_filename.startswith(package):
+                    return None
+                if event == "line":
+                    lines[0] += 1
+                    if lines[0] == number:
+                        signal.raise_signal(signal.SIGUSR1)
+                return trace
+            sys.settrace(trace)
+            try:
+                pix_shm.begin_agent_block(agent.events, "ask", "Proceed?")()
+            finally:
+                sys.settrace(None)
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+            agent.close()
+            return lines[0] >= number
+
+        number, wrong = 0, []
+        while close_at(number := number + 1):
+            gc.collect()
+            pix_shm.begin_agent_activity(stays.events, "once more")()
+            shown = [a.session for a in pix_shm.agents()], pix_shm.state().state
+            if shown != (["stays"], "idle"):
+                wrong.append((number, shown))
+        say(number > 30, wrong)
+        hear()
+        """,
+        removed,
+    )
+    assert child.hear() == "True []"
+    assert len(slots_held(agent_dir)) == 1
+    child.say()
+    assert child.finish() == ""
+
+
+def test_a_signal_handler_that_opens_a_lease_amid_a_new_segment_waits_for_no_thread_for_ever(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """The thread that publishes waits for the segment, which the interrupted one is replacing."""
+    output = processes.run(
+        """
+        import faulthandler, threading
+        from pix_shm.segment import Segment
+        faulthandler.dump_traceback_later(float(sys.argv[1]), exit=True)
+        agent = pix_shm.attach()
+        telling = pix_shm.agent._telling
+        pix_shm.state()
+
+        def handle(number, frame):
+            pix_shm.begin_agent_activity(agent.events, "handler")()
+            say("handled")
+        signal.signal(signal.SIGUSR1, handle)
+
+        def change():
+            pix_shm.begin_agent_activity(agent.events, "thread")()
+        thread = threading.Thread(target=change)
+        known = Segment.known_revision
+
+        def interrupted(segment):
+            if threading.current_thread() is threading.main_thread() and thread.ident is None:
+                thread.start()
+                while telling._lock.acquire(False):  # until the thread publishes
+                    telling._lock.release()
+                signal.raise_signal(signal.SIGUSR1)
+            return known(segment)
+
+        os.unlink("/dev/shm" + agent._segment.name)
+        Segment.known_revision = interrupted
+        pix_shm.agents()
+        thread.join()
+        faulthandler.cancel_dump_traceback_later()
+        with pix_shm.begin_agent_activity(agent.events, "last"):
+            say(pix_shm.state().activities, len(pix_shm.agents()))
+        """,
+        PROMISE,
+    )
+    assert output.splitlines() == ["handled", "1 1"]
 
 
 def test_finalizers_that_release_leases_while_the_segment_is_opened(

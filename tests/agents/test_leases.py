@@ -6,12 +6,14 @@ import asyncio
 import gc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import Processes
 
 import pix_shm
 from pix_shm import Agent, State
+from pix_shm.text import one_line, stored
 
 IDLE = State(0, 0, None)
 
@@ -387,6 +389,28 @@ def test_what_others_see_is_one_line_of_bounded_utf8(agent: Agent, given: str, s
         assert shown.startswith(info.source)
         assert events[-1]["message"] == given
     assert both(agent) == IDLE
+
+
+class _Endless(str):
+    """A text that must not be read as a whole."""
+
+    __slots__ = ()
+
+    def _read(self, *_: object) -> Any:
+        raise AssertionError("the whole text was read")
+
+    isascii = isprintable = translate = encode = __iter__ = _read  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("piece", ["a", "é", "🙂", "日b", "\n", "\ud83d", "\u202ex", "ab\x1bé🙂"])
+def test_an_enormous_text_is_stored_as_its_beginning_alone(piece: str) -> None:
+    text = piece * 1000
+    for limit in (1, 2, 3, 5, 64, 255, 256, 257):
+        cut = stored(text, limit)
+        assert stored(_Endless(text), limit) == stored(text[:limit], limit) == cut
+        assert limit - 4 < len(cut) <= limit, "no more than a character short"
+        assert one_line(text).encode("utf-8", "replace").startswith(cut)
+        cut.decode()
 
 
 def test_an_empty_message_is_told_alike_everywhere(agent: Agent) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from agents.support import PROMISE, start_agent
-from processes import Processes, eventually
+import pytest
+from agents.support import PROMISE, Counting, start_agent
+from processes import Child, Processes, eventually, remove_segment
 
 import pix_shm
 from pix_shm import State
+from pix_shm._core import lib
+from pix_shm.segment import LOOK_SECONDS, segment_of
 
 IDLE = State(0, 0, None)
 
@@ -49,6 +53,20 @@ def test_b21_the_revision_is_never_torn_and_never_goes_back(
         made = sum(int(writer.finish()) for writer in writers)
         assert pix_shm.revision() == start + made, "each commit is one revision"
         assert changes > 10
+
+
+def test_the_revision_does_not_go_back_when_the_segment_is_gone(
+    agent_dir: Path, processes: Processes
+) -> None:
+    alone = pix_shm.revision()
+    processes.run("pix_shm.attach(strict=True)")
+    pix_shm.agents()  # finds the segment
+    shown = pix_shm.revision()
+    assert shown > alone
+    remove_segment(agent_dir)
+    pix_shm.agents()
+    assert segment_of(os.path.realpath(agent_dir)).mapping is None
+    assert pix_shm.revision() >= shown
 
 
 def test_attaching_is_no_change_of_the_config(agent_dir: Path, processes: Processes) -> None:
@@ -255,3 +273,67 @@ def test_the_summary_is_the_sum_of_the_agents_and_ends_at_zero(
         child.say()
         assert child.finish() == ""
     assert pix_shm.agents() == ()
+
+
+# --- the dead ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ask", [pix_shm.revision, pix_shm.agents], ids=["revision", "agents"])
+def test_the_block_of_a_dead_agent_goes_whatever_else_is_asked_before(
+    agent_dir: Path, processes: Processes, ask: Callable[[], object]
+) -> None:
+    """As a renderer does it, for each of its frames."""
+    agent = start_agent(processes)
+    agent.ask("block('ask', 'Proceed?')")
+
+    def shown() -> State:
+        ask()
+        return pix_shm.state()
+
+    assert shown() == State(0, 1, "Proceed?")
+    agent.kill()
+    agent.wait()
+    assert eventually(lambda: shown() == IDLE, PROMISE)
+
+
+def _dead_beside_living(processes: Processes) -> Child:
+    """One agent works; one was blocked when it died, of which readers know by now."""
+    living, dead = start_agent(processes, "living"), start_agent(processes, "dead")
+    living.ask("work('tool', 'building')")
+    dead.ask("block('ask', 'Proceed?')")
+    assert pix_shm.state() == State(1, 1, "Proceed?")
+    dead.kill()
+    dead.wait()
+    assert eventually(lambda: pix_shm.state() == State(1, 0, "building"), PROMISE)
+    return living
+
+
+def test_a_dead_agent_that_nobody_clears_away_is_looked_for_once_a_second(
+    agent_dir: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living = _dead_beside_living(processes)
+    core = Counting()
+    monkeypatch.setattr("pix_shm.segment.lib", core)
+    begun, told = time.monotonic(), pix_shm.state()
+    for _ in range(3000):
+        assert pix_shm.state() is told or core.calls["pix_look"], "new only after a look"
+        told = pix_shm.state()
+    assert core.calls["pix_look"] <= (time.monotonic() - begun) / LOOK_SECONDS + 1
+    assert told == State(1, 0, "building")
+    assert living.finish() == ""
+
+
+def test_the_dead_stay_left_out_while_nobody_can_look(
+    agent_dir: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of this process is inside of the core just when the look is due."""
+    living = _dead_beside_living(processes)
+    core = Counting()
+    core.pix_look = lambda *_: lib.PIX_BUSY
+    monkeypatch.setattr("pix_shm.segment.lib", core)
+    reader = pix_shm.agent._machine
+    assert reader is not None
+    for _ in range(100):
+        reader.due = 0.0
+        assert pix_shm.state() == State(1, 0, "building")
+    assert living.finish() == ""

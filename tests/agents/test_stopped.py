@@ -4,14 +4,29 @@ robs it, and what could not be published is published when it can be.
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agents.support import PROMISE, start_agent, stopped_holder
-from processes import Child, Processes, eventually
+from agents.support import (
+    PROMISE,
+    Counting,
+    never_made,
+    path_of,
+    slots_held,
+    start_agent,
+    stopped_holder,
+)
+from processes import PATIENCE, Child, Processes, eventually, remove_segment
 
 import pix_shm
-from pix_shm import State
+from pix_shm import Agent, EventBus, State
+from pix_shm._core import lib
+from pix_shm.segment import Mapping, Segment, segment_of
 
 IDLE = State(0, 0, None)
 
@@ -167,3 +182,196 @@ for thread in threads: thread.join()
     assert eventually(lambda: _publishes(agent), PROMISE)
     assert agent.finish() == holder.finish() == ""
     assert pix_shm.state() == IDLE
+
+
+# --- how often it is waited for ------------------------------------------------------------------
+
+
+@pytest.fixture
+def core(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    """What agents of this process call of the core, counted."""
+    counting = Counting()
+    monkeypatch.setattr("pix_shm.agent.lib", counting)
+    monkeypatch.setattr("pix_shm.agent._PAUSE_SECONDS", PATIENCE)  # how long it is left alone
+    return counting
+
+
+def test_one_change_finds_out_that_the_holder_is_stopped_and_the_others_wait_no_more(
+    agent_dir: Path, processes: Processes, core: Counting
+) -> None:
+    holder = start_agent(processes, "holder")
+    with pix_shm.attach() as agent, pix_shm.attach(session="other") as other:
+        core.calls.clear()
+        with stopped_holder(agent_dir, holder):
+            with pytest.warns(RuntimeWarning, match="does not go on"):
+                lease = pix_shm.begin_agent_block(agent.events, "ask")
+            assert core.calls["pix_publish"] == 1
+            for events in (agent.events, other.events) * 5:
+                pix_shm.begin_agent_activity(events, "tool")()
+            lease()
+            assert core.calls["pix_publish"] == 1
+            assert core.calls["pix_claim"] == 0
+    assert holder.finish() == ""
+
+
+def test_one_change_finds_out_that_the_segment_is_not_made_and_the_others_wait_no_more(
+    agent_dir: Path, core: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[bool] = []
+    open_segment = Segment.open
+
+    def counted(self: Segment, *, create: bool, wait: bool = False) -> Mapping | None:
+        opened.append(create)
+        return open_segment(self, create=create, wait=wait)
+
+    monkeypatch.setattr(Segment, "open", counted)
+    bus, other = EventBus(), EventBus()
+    with never_made(agent_dir):
+        with pytest.warns(RuntimeWarning, match="another process is making it"):
+            lease = pix_shm.begin_agent_block(bus, "ask")
+        assert opened == [True]
+        for events in (bus, other) * 5:
+            pix_shm.begin_agent_activity(events, "tool")()
+        assert opened == [True]
+    segment_of(os.path.realpath(agent_dir)).paused_until = 0.0
+    with pix_shm.begin_agent_activity(other, "tool"):
+        assert pix_shm.state() == State(1, 1, None), "made up for"
+    lease()
+    assert pix_shm.state() == IDLE
+
+
+@pytest.fixture
+def healthy(agent_dir: Path, tmp_path: Path) -> Iterator[Agent]:
+    """An agent of this process in another directory, attached to second."""
+    with pix_shm.attach(), pix_shm.attach(tmp_path, session="healthy") as agent:
+        yield agent
+    remove_segment(tmp_path)
+
+
+def _shown(processes: Processes, directory: str) -> str:
+    code = "say(pix_shm.state().state, [a.session for a in pix_shm.agents()])"
+    return processes.start(code, env={"PI_CODING_AGENT_DIR": directory}).finish()
+
+
+def test_a_stopped_holder_hinders_no_other_directory_of_the_same_process(
+    agent_dir: Path, processes: Processes, healthy: Agent, core: Counting
+) -> None:
+    holder = start_agent(processes, "holder")
+    with pix_shm.attach(agent_dir) as agent, stopped_holder(agent_dir, holder):
+        with pytest.warns(RuntimeWarning, match="does not go on"):
+            failed = pix_shm.begin_agent_block(agent.events, "ask")
+        core.calls.clear()
+        with pix_shm.begin_agent_block(healthy.events, "ask"):
+            assert core.calls["pix_publish"] == 1
+            assert _shown(processes, healthy.directory) == "blocked ['healthy']\n"
+        assert core.calls["pix_publish"] == 2
+        assert _shown(processes, healthy.directory) == "idle ['healthy']\n"
+        failed()
+    assert holder.finish() == ""
+
+
+def test_a_change_beside_a_thread_that_waits_goes_on_and_is_published_by_that_one(
+    agent_dir: Path, processes: Processes, healthy: Agent, core: Counting
+) -> None:
+    inside, free = threading.Event(), threading.Event()
+    freed: list[bool] = []
+
+    def publish_when_free(*arguments: object) -> object:
+        inside.set()
+        freed.append(free.wait(PROMISE))
+        return lib.pix_publish(*arguments)
+
+    with pix_shm.attach(agent_dir) as agent:
+        core.pix_publish = publish_when_free
+        leases: list[pix_shm.Lease] = []
+        thread = threading.Thread(
+            target=lambda: leases.append(pix_shm.begin_agent_activity(agent.events, "tool"))
+        )
+        thread.start()
+        assert inside.wait(PATIENCE)
+        leases.append(pix_shm.begin_agent_block(healthy.events, "ask"))
+        free.set()
+        thread.join(PATIENCE)
+        assert freed == [True, True], "the change came back while the thread was inside"
+        assert _shown(processes, healthy.directory) == "blocked ['healthy']\n"
+        for lease in leases:
+            lease()
+    assert _shown(processes, healthy.directory) == "idle ['healthy']\n"
+
+
+def test_collecting_agents_beside_a_stopped_holder_does_not_wait_for_its_lock(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """So many that to wait for each would take longer than the alarm."""
+    holder = start_agent(processes, "holder")
+    code = """
+        import gc
+        gc.disable()
+        agent = pix_shm.attach()
+        buses = [pix_shm.EventBus() for _ in range(600)]
+        for bus in buses:
+            pix_shm.begin_agent_activity(bus, "tool")()
+        del bus
+        say(len(pix_shm.agents()))
+        hear()
+        signal.alarm(int(sys.argv[1]))
+        buses.clear()
+        gc.collect()
+        signal.alarm(0)
+        say(len(pix_shm.agents()))
+        hear()
+    """
+    child = processes.start(code, int(PROMISE))
+    assert child.hear() == "602"
+    with stopped_holder(agent_dir, holder):
+        assert child.ask() == "2"
+        assert len(slots_held(agent_dir)) == 2
+    child.say()
+    assert child.finish() == holder.finish() == ""
+
+
+@pytest.mark.parametrize("what", ["close", "state"])
+def test_readers_are_told_of_failures_while_another_thread_fails(
+    agent_dir: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Amid going through those that failed to publish, one more is among them."""
+    monkeypatch.setattr("pix_shm.agent._PAUSE_SECONDS", 0.0)
+    path_of(agent_dir).write_bytes(b"no segment")
+    with pytest.warns(RuntimeWarning, match="cannot be used"):
+        agents = [pix_shm.attach(session=str(number)) for number in range(3)]
+    leases: list[pix_shm.Lease] = []
+    failing: list[threading.Thread] = []
+
+    def fail() -> None:
+        leases.append(pix_shm.begin_agent_block(EventBus(), "ask"))
+
+    plain = Agent.__dict__["directory"]
+
+    def directory(agent: Agent) -> object:
+        # by the function itself, or in the frame of a comprehension of it
+        marking = [sys._getframe(1).f_code.co_name, sys._getframe(2).f_code.co_name]
+        if (
+            "mark_readers" in marking
+            and threading.current_thread() is threading.main_thread()
+            and not failing
+        ):
+            failing.append(threading.Thread(target=fail))
+            failing[0].start()
+            failing[0].join(PATIENCE)
+        return plain.__get__(agent)
+
+    monkeypatch.setattr(Agent, "directory", property(directory, plain.__set__))
+    if what == "close":
+        agents.pop().close()
+    else:
+        assert pix_shm.state() == State(0, 1, None)
+    assert len(failing) == len(leases) == 1
+    assert pix_shm.state() == State(0, 1, None)
+    leases.pop()()
+    remove_segment(agent_dir)
+    with pix_shm.begin_agent_activity(agents[0].events, "tool"):
+        assert pix_shm.state() == State(1, 0, None), "made up for"
+    for agent in agents:
+        agent.close()
+    gc.collect()
+    assert pix_shm.agents() == ()
