@@ -10,7 +10,11 @@ from pix_shm._version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pix_shm import collapse as collapse
+    from pix_shm import compaction as compaction
+    from pix_shm import io as io
     from pix_shm import sections as sections
+    from pix_shm import testing as testing
     from pix_shm._config import (
         ConfigChange as ConfigChange,
     )
@@ -78,6 +82,9 @@ if TYPE_CHECKING:
         with_agent_block as with_agent_block,
     )
     from pix_shm.errors import (
+        ArgumentError as ArgumentError,
+    )
+    from pix_shm.errors import (
         ConfigError as ConfigError,
     )
     from pix_shm.errors import (
@@ -93,6 +100,12 @@ if TYPE_CHECKING:
         ConfigWriteError as ConfigWriteError,
     )
     from pix_shm.errors import (
+        IoAbortedError as IoAbortedError,
+    )
+    from pix_shm.errors import (
+        IoTimeoutError as IoTimeoutError,
+    )
+    from pix_shm.errors import (
         PixShmError as PixShmError,
     )
     from pix_shm.errors import (
@@ -102,6 +115,7 @@ if TYPE_CHECKING:
         UnsupportedVersionError as UnsupportedVersionError,
     )
     from pix_shm.events import EventBus as EventBus
+    from pix_shm.polling import poll as poll
     from pix_shm.reader import AgentInfo as AgentInfo
     from pix_shm.reader import State as State
 
@@ -133,21 +147,26 @@ _HOMES = {
         "with_agent_block",
     ),
     "pix_shm.errors": (
+        "ArgumentError",
         "ConfigError",
         "ConfigLockError",
         "ConfigParseError",
         "ConfigValueError",
         "ConfigWriteError",
+        "IoAbortedError",
+        "IoTimeoutError",
         "PixShmError",
         "SegmentError",
         "UnsupportedVersionError",
     ),
     "pix_shm.events": ("EventBus",),
+    "pix_shm.polling": ("poll",),
     "pix_shm.reader": ("AgentInfo", "State"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_SUBMODULES = ("collapse", "compaction", "io", "sections", "testing")
 
-__all__ = ["__version__", "sections", *_HOME_OF]
+__all__ = ["__version__", *_SUBMODULES, *_HOME_OF]
 
 
 def __getattr__(name: str) -> object:
@@ -155,8 +174,8 @@ def __getattr__(name: str) -> object:
 
     if name in _HOME_OF:
         value: object = getattr(import_module(_HOME_OF[name]), name)
-    elif name == "sections":
-        value = import_module("pix_shm.sections")
+    elif name in _SUBMODULES:
+        value = import_module(f"pix_shm.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

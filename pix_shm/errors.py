@@ -15,6 +15,18 @@ class SegmentError(PixShmError):
     """
 
 
+class ArgumentError(PixShmError, ValueError):
+    """An argument makes no sense; correct the call."""
+
+
+class IoTimeoutError(PixShmError, TimeoutError):
+    """An operation did not end in the time that ``io.timeoutSec`` gives it; try again later."""
+
+
+class IoAbortedError(PixShmError):
+    """Whoever started an operation wants it no more: end it."""
+
+
 class ConfigError(PixShmError):
     """Root of the errors of ``pix.json``; the file on disk is as it was whenever one is raised."""
 

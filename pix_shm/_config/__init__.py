@@ -2,8 +2,8 @@
 
 The functions here speak of the default agent directory; :class:`Runtime` does of any. Modules know
 only what stands before them: ``document`` (JSON without loss), ``sections`` (types and rules),
-``edits`` (what an update changes), ``lock`` and ``storage`` (the file), ``snapshot``, ``changes``,
-``runtimes``.
+``edits`` (what an update changes), ``migrations`` (of older documents), ``lock`` and ``storage``
+(the file), ``sidecar`` (the legacy ``optimizer.json``), ``snapshot``, ``changes``, ``runtimes``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pix_shm._config.runtimes import M, Patch, Runtime, Updater
 from pix_shm._config.sections.model import Section
 from pix_shm._config.snapshot import Snapshot
 from pix_shm.paths import default_directory
+from pix_shm.polling import add_source
 
 __all__ = [
     "ConfigChange",
@@ -44,6 +45,13 @@ def runtime() -> Runtime:
     return _default
 
 
+def _poll() -> int:
+    return _default.poll() if _default is not None else 0
+
+
+add_source(_poll)
+
+
 def config(section: Section[M]) -> M:
     """Return a section of the current snapshot, see :meth:`Runtime.get`."""
     return (_default or runtime()).get(section)
@@ -51,7 +59,7 @@ def config(section: Section[M]) -> M:
 
 def update_config(
     section: Section[M],
-    patch: Patch | M | Updater[M],
+    patch: Patch | Updater[M],
     *,
     source: str | None = None,
     timeout: float = 5.0,

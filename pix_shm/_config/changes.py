@@ -46,7 +46,7 @@ class _Registration:
 
     def wants(self, change: ConfigChange) -> bool:
         if not self.exact and not self.prefixes:
-            return True
+            return True  # unfiltered: an empty filter is refused
         return any(p in self.exact or p.startswith(self.prefixes) for p in change.changed)
 
 
@@ -55,7 +55,8 @@ class Delivery:
     """A change on its way to those who were registered when it was made."""
 
     change: ConfigChange
-    to: tuple[_Registration, ...]
+    to: list[_Registration]
+    """Who is yet to be told."""
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -74,7 +75,7 @@ class Listeners:
         self._mutex = threading.RLock()
         self._registered: tuple[_Registration, ...] = ()
         self._queue: deque[Delivery] = deque()
-        self._deliverer: int | None = None
+        self._deliverer: tuple[int, object] | None = None  # thread, and its turn at it
 
     def add(self, listener: Listener, paths: Iterable[str] | None) -> _Registration:
         """Register a listener; raises ``ConfigValueError`` for a filter that matches nothing."""
@@ -87,7 +88,12 @@ class Listeners:
         """End a registration, if it has not ended; its failure is no condition any more."""
         with self._mutex:
             self._registered = tuple(r for r in self._registered if r is not registration)
-        self._diagnostics.set(registration, None)
+            self._diagnostics.set(registration, None)
+
+    def clear(self) -> None:
+        """End every registration; what is on its way is still delivered."""
+        for registration in self._registered:
+            self.remove(registration)
 
     def __bool__(self) -> bool:
         return bool(self._registered)
@@ -95,8 +101,16 @@ class Listeners:
     def enqueue(self, change: ConfigChange) -> Delivery:
         """Put a change in the queue, for whoever is registered now and wants it."""
         with self._mutex:
-            delivery = Delivery(change, tuple(r for r in self._registered if r.wants(change)))
-            self._queue.append(delivery)
+            wanting = [r for r in self._registered if change.changed and r.wants(change)]
+            return self._queued(Delivery(change, wanting))
+
+    def enqueue_for(self, registration: _Registration, change: ConfigChange) -> Delivery:
+        """Put a change in the queue for one listener alone, whatever it wants."""
+        with self._mutex:
+            return self._queued(Delivery(change, [registration]))
+
+    def _queued(self, delivery: Delivery) -> Delivery:
+        self._queue.append(delivery)
         return delivery
 
     def deliver(self, own: Delivery, deadline: float) -> None:
@@ -105,14 +119,36 @@ class Listeners:
         What a listener raises to end the program (``KeyboardInterrupt``, ``SystemExit``) is raised
         again when everybody was told.
         """
-        with self._mutex:
-            idle = self._deliverer is None
-            if idle:
-                self._deliverer = threading.get_ident()
-        if idle:
-            self._drain()
-        elif self._deliverer != threading.get_ident():
+        if self.take_over() is not None:
+            return
+        deliverer = self._deliverer
+        if deliverer is not None and deliverer[0] != threading.get_ident():
             own.done.wait(max(0.0, deadline - time.monotonic()))
+
+    def take_over(self, prepare: Callable[[], object] | None = None) -> int | None:
+        """Deliver what is queued, unless somebody is delivering already; then ``None``.
+
+        ``prepare`` is called before: what it queues is delivered here, and by no other thread.
+        Returns how many changes somebody was told of; raises as :meth:`deliver` does.
+        """
+        mine = (threading.get_ident(), object())
+        try:
+            with self._mutex:
+                if self._deliverer is None:
+                    self._deliverer = mine
+            if self._deliverer is not mine:
+                return None
+            if prepare is not None:
+                prepare()
+            return self._drain()
+        finally:
+            if self._deliverer is mine:  # a Ctrl-C came, at any line above
+                self._deliverer = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether changes are queued."""
+        return bool(self._queue)
 
     def tell(self, registration: _Registration, change: ConfigChange) -> BaseException | None:
         """Call one listener; returns what it raised to end the program."""
@@ -124,10 +160,10 @@ class Listeners:
                 registration.listener, "__qualname__", type(registration.listener).__name__
             )
             message = f"the listener {name} raised {type(error).__name__}"
-            self._diagnostics.set(
-                registration,
-                ConfigDiagnostic("LISTENER_FAILED", "warning", self._path, message, error),
-            )
+            condition = ConfigDiagnostic("LISTENER_FAILED", "warning", self._path, message, error)
+            with self._mutex:
+                if registration in self._registered:  # it may have ended itself
+                    self._diagnostics.set(registration, condition)
         except BaseException as error:
             return error
         else:
@@ -137,22 +173,25 @@ class Listeners:
     def reset_after_fork(self) -> None:
         """In a forked child: what other threads were delivering, they deliver in the parent."""
         self._mutex = threading.RLock()
-        if self._deliverer != threading.get_ident():
+        if self._deliverer is not None and self._deliverer[0] != threading.get_ident():
             self._deliverer = None
             self._queue.clear()
 
-    def _drain(self) -> None:
+    def _drain(self) -> int:
         ending: BaseException | None = None
-        try:
-            while (delivery := self._next()) is not None:
-                for registration in delivery.to:
-                    ending = self.tell(registration, delivery.change) or ending
+        told = 0
+        while (delivery := self._next()) is not None:
+            told += bool(delivery.to)
+            try:
+                while delivery.to:
+                    ending = self.tell(delivery.to.pop(0), delivery.change) or ending
                 delivery.done.set()
-        except BaseException:
-            self._deliverer = None  # interrupted between two listeners
-            raise
+            finally:
+                if delivery.to:  # a Ctrl-C between two listeners: the others are told later
+                    self._queue.appendleft(delivery)
         if ending is not None:
             raise ending
+        return told
 
     def _next(self) -> Delivery | None:
         with self._mutex:
@@ -165,6 +204,15 @@ class Listeners:
 def _filters(paths: Iterable[str] | None) -> tuple[frozenset[str], tuple[str, ...]]:
     exact: set[str] = set()
     prefixes: list[str] = []
+    if paths is not None and not isinstance(paths, str):
+        paths = tuple(paths)
+        if not paths:
+            raise ConfigValueError(
+                "an empty filter would match nothing",
+                path="",
+                given="nothing",
+                allowed="at least one path, or None for all changes",
+            )
     for path in (paths,) if isinstance(paths, str) else paths or ():
         prefix = path[:-1] if path.endswith(".*") else None
         if prefix is not None and any(p.startswith(prefix) for p in ALL_PATHS):

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal, TypeAlias
 
 Code: TypeAlias = Literal[
@@ -18,11 +19,19 @@ Code: TypeAlias = Literal[
     "UNSAFE_PERMISSIONS",
     "LISTENER_FAILED",
     "SEGMENT_UNAVAILABLE",
+    "LOCK_UNAVAILABLE",
 ]
 Severity: TypeAlias = Literal["warning", "error"]
 
 LIMIT = 100
-"""At most so many conditions are listed; the first ones found stay."""
+"""More conditions than this are never listed."""
+
+FILE_LIMIT = 80
+"""At most so many are of the file, what is wrong with all of it first: neither that nor what is
+wrong elsewhere is to be hidden by thousands of bad values.
+"""
+
+_LISTENER_LIMIT = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +61,20 @@ class Diagnostics:
             return tuple(self._conditions.values())
 
     def set(self, key: Hashable, condition: ConfigDiagnostic | None) -> None:
-        """Put ``condition`` under ``key``, or take away what is there."""
+        """Put ``condition`` under ``key``, or take away what is there.
+
+        A string names a condition that there is always room for; other keys are of listeners.
+        """
         with self._mutex:
             self._set(key, condition)
 
     def set_file(self, conditions: Iterable[ConfigDiagnostic]) -> None:
         """Replace everything that the last reading of the file gave by ``conditions``."""
-        found = {("file", c.code, c.path): c for c in conditions}
+        unique = {("file", c.code, c.path): c for c in conditions}
+        found = dict(islice(unique.items(), FILE_LIMIT))
         with self._mutex:
             for key in [*self._conditions]:
-                if isinstance(key, tuple) and key[0] == "file" and key not in found:
+                if _is_of_file(key) and key not in found:
                     del self._conditions[key]
             for key, condition in found.items():
                 self._set(key, condition)
@@ -70,11 +83,20 @@ class Diagnostics:
         """Make the list usable in a forked child, where no other thread lives."""
         self._mutex = threading.RLock()
 
+    def _has_room(self, key: Hashable) -> bool:
+        if isinstance(key, str) or _is_of_file(key):
+            return True
+        return sum(not isinstance(k, (str, tuple)) for k in self._conditions) < _LISTENER_LIMIT
+
     def _set(self, key: Hashable, condition: ConfigDiagnostic | None) -> None:
         known = self._conditions.get(key)
         if condition is None:
             self._conditions.pop(key, None)
         elif known is not None:
             self._conditions[key] = replace(condition, at=known.at)
-        elif len(self._conditions) < LIMIT:
+        elif self._has_room(key):
             self._conditions[key] = replace(condition, at=time.time())
+
+
+def _is_of_file(key: Hashable) -> bool:
+    return isinstance(key, tuple) and key[0] == "file"

@@ -68,10 +68,7 @@ class Document:
     @property
     def unsupported_version(self) -> bool:
         """Whether a newer version of the format wrote this document."""
-        version = (self.root or {}).get(VERSION_KEY)
-        if isinstance(version, Number):
-            version = version.value
-        return isinstance(version, (int, float)) and version > VERSION
+        return version_of(self.root or {}) > VERSION
 
 
 def parse(data: bytes) -> Document:
@@ -87,6 +84,21 @@ def parse(data: bytes) -> Document:
         return _parse(text)
     except _ProblemError as refused:
         return Document(None, refused.problem)
+
+
+def blank(data: bytes) -> bool:
+    """Whether a file of these bytes holds nothing: a byte-order mark or white space at most."""
+    return not data.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n")
+
+
+def version_of(root: dict[str, Json]) -> int | float:
+    """Return the document's ``$version``; 0 for one that is missing or makes no sense."""
+    version = root.get(VERSION_KEY)
+    if isinstance(version, Number):
+        version = version.value
+    if isinstance(version, bool) or not isinstance(version, (int, float)) or version < 1:
+        return 0
+    return version
 
 
 def serialize(root: dict[str, Json]) -> bytes:

@@ -115,17 +115,17 @@ def locate(section: Section[Any], text: str) -> tuple[Path, type[Model] | None]:
     model: type[Model] | None = section.model
     rest = "" if text == section.name else text.removeprefix(section.name + ".")
     while rest and model is not None:
-        name, _, rest = rest.partition(".")
+        name, dot, rest = rest.partition(".")
         field = fields_by_name(model).get(name)
         if field is None:
             break
         path, model = (*path, field.alias), field.group
-        if model is None and rest and isinstance(field.rule, MapOf):
+        if dot and model is None and isinstance(field.rule, MapOf):
             # Everything behind a map's name is the key: names of tools may hold dots.
             return (*path, rest), None
-        if not rest:
+        if not dot:
             return path, model
-    if not rest and len(path) == 1 and text in ("", section.name):
+    if text in ("", section.name):
         return path, model
     raise ConfigValueError(
         f"{section.name}: no such field: {text!r}", path=text, given="string", allowed="a field"
@@ -183,7 +183,8 @@ def _entry_edits(rule: MapOf[Any], path: Path, value: object) -> Iterator[Edit]:
         raise _refusal(path, rule.refuse(value))
     for key, entry in value.items():
         try:
-            yield Edit((*path, key), rule.encode_entry(key, entry))
+            encoded = rule.encode_entry(key, entry)  # refuses keys that are no text
+            yield Edit((*path, str.__str__(key)), encoded)
         except NotAllowedError as refused:
             raise _refusal(path, refused) from None
 
@@ -198,6 +199,7 @@ def _encode(rule: Rule[Any], path: Path, value: object) -> Json:
 def _differences(
     model: type[Model], path: Path, before: Model, after: Model, root: dict[str, Json]
 ) -> Iterator[Edit]:
+    explicit = after.model_fields_set - before.model_fields_set
     for field in fields_of(model):
         old, new, here = (
             getattr(before, field.name),
@@ -210,7 +212,7 @@ def _differences(
             changed = {k: v for k, v in new.items() if k not in old or not _same(v, old[k])}
             yield from _entry_edits(field.rule, here, changed)
             yield from (Edit((*here, key), ABSENT) for key in old if key not in new)
-        elif not _same(old, new):
+        elif not _same(old, new) or field.name in explicit:
             yield from _field_edits(field, here, new, root)
 
 

@@ -3,6 +3,10 @@
 The kernel drops it when its holder dies, it holds wherever two processes see the same directory,
 and it leaves no file behind. It belongs to the open directory, not to a process: a forked child's
 copy would keep it alive, so the child closes its copies first of all, and never unlocks.
+
+Some file systems lock no directories (NFS wants a descriptor that can write). There, this lock is
+had without a wait and excludes nobody; :attr:`DirectoryLock.refusal` says so, and what remains is
+the lock file beside the target, see :mod:`pix_shm._config.nodelock`.
 """
 
 from __future__ import annotations
@@ -14,7 +18,13 @@ import random
 import threading
 import time
 
+from pix_shm._config.owners import boot
 from pix_shm.errors import ConfigLockError
+
+_REFUSALS = frozenset(
+    (errno.EBADF, errno.ENOLCK, errno.ESTALE, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+)
+"""How file systems say that they cannot lock a directory."""
 
 _FIRST_PAUSE = 0.0005
 _LONGEST_PAUSE = 0.01
@@ -35,6 +45,8 @@ class DirectoryLock:
             self.descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             _open.add(self.descriptor)
         self._held = False
+        self.refusal: OSError | None = None
+        """Why the file system does not lock this directory."""
 
     def acquire(self, deadline: float, path: str) -> None:
         """Wait for the lock until ``time.monotonic()`` is ``deadline``; at least one try.
@@ -63,8 +75,21 @@ class DirectoryLock:
         Raises:
             ConfigLockError: it has not: it is a child forked while the lock was held.
         """
-        if not self._held or self.process != os.getpid():
+        if not (self._held or self.refusal) or self.process != os.getpid():
             raise ConfigLockError(f"{path}: its lock belongs to a parent process", path=path)
+
+    def guard(self) -> str | None:
+        """Return a name of this lock, the same for all who take it; ``None`` where it was refused.
+
+        It names the running kernel, too: on another machine, or after a restart, it is another one.
+        """
+        if not self._held:
+            return None
+        status = os.fstat(self.descriptor)
+        try:
+            return f"{boot()}:{status.st_dev}:{status.st_ino}"
+        except OSError:
+            return None
 
     def release(self) -> None:
         """Give the lock back and close the directory; in a forked child, nothing."""
@@ -86,6 +111,9 @@ class DirectoryLock:
         except BlockingIOError:
             return False
         except OSError as error:
+            if error.errno in _REFUSALS:
+                self.refusal = error
+                return True
             reason = os.strerror(error.errno or errno.EIO)
             raise ConfigLockError(
                 f"{path}: the file system refuses to lock its directory: {reason}", path=path

@@ -19,25 +19,32 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from pix_shm._config import document as documents
+from pix_shm._config import sidecar as sidecars
 from pix_shm._config import storage
 from pix_shm._config.changes import ConfigChange, Delivery, Listener, Listeners, Origin
 from pix_shm._config.diagnostics import ConfigDiagnostic, Diagnostics
 from pix_shm._config.document import Document, Json
 from pix_shm._config.edits import Edit, apply, model_edits, patch_edits, reset_edits
+from pix_shm._config.migrations import migrated
 from pix_shm._config.sections.model import Model, Section
+from pix_shm._config.sidecar import NO_SIDECAR, Sidecar
 from pix_shm._config.snapshot import Snapshot, changed_paths, resolve_root
 from pix_shm._config.turns import Turns
 from pix_shm.errors import (
+    ConfigError,
     ConfigLockError,
     ConfigParseError,
+    ConfigValueError,
+    ConfigWriteError,
     UnsupportedVersionError,
 )
+from pix_shm.logs import logger
 from pix_shm.paths import agent_directory
 from pix_shm.segment import REVISION, segment_of
 
@@ -51,12 +58,14 @@ LOOK_SECONDS = 1.0
 
 _SETTLE_TRIES = 8
 
+_IMMEDIATE_SECONDS = 5.0  # for another thread's delivery, before a new listener's first call
+
 _thread = threading.local()
 
 
 @dataclass(frozen=True)
 class _View:
-    """What is known of the file, and what follows from it."""
+    """What is known of the file and of the sidecar, and what follows from them."""
 
     snapshot: Snapshot
     document: Document
@@ -66,6 +75,24 @@ class _View:
     conditions: tuple[ConfigDiagnostic, ...] = ()
     failure: OSError | None = None
     """Why it could not be read."""
+    sidecar: Sidecar = NO_SIDECAR
+
+    @property
+    def identity(self) -> storage.Fingerprint | None:
+        """What the segment knows this config by, see :func:`_identity`."""
+        if self.fingerprint is None:
+            return None
+        return _identity(self.fingerprint, self.document.root, self.sidecar)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether migrating would change the file."""
+        root = self.document.root
+        if root is None or self.document.problem is not None:
+            return False
+        if self.sidecar.imports(root):
+            return True
+        return not documents.blank(self.data) and migrated(root) is not root
 
 
 class Runtime:
@@ -78,14 +105,24 @@ class Runtime:
         directory = agent_directory(agent_dir)
         self.path = os.path.join(directory, "pix.json")
         """The file, whether it exists or not; symbolic links below the directory unresolved."""
+        self._sidecar = os.path.join(directory, sidecars.NAME)
+        # What this process migrated: what was wrong with it stays listed, and what gave way to the
+        # file's own values is logged once no lock is held.
+        self._imported = NO_SIDECAR
+        self._discarded: tuple[str, ...] = ()
+        self._closed = False
         self._diagnostics = Diagnostics()
         self._segment = segment_of(directory)
         self._turns = Turns()
         self._view_lock = threading.RLock()
         self._listeners = Listeners(self.path, self._diagnostics)
+        self._unflushed = False
         sections, _ = resolve_root({})
         self._view = _View(Snapshot(0, **sections), Document(), b"", None)
         self._told: Snapshot | None = None
+        # What an update of this process started from, from before its file is in place until its
+        # change is queued: whoever finds that file meanwhile must not announce it as another's.
+        self._committing: Snapshot | None = None
         # What the hot path reads: the sections are in place before the revision that says so.
         self._sections = sections
         self._seen = -1
@@ -110,7 +147,9 @@ class Runtime:
 
     def diagnostics(self) -> tuple[ConfigDiagnostic, ...]:
         """Return what is wrong now: each condition once, at most a hundred of them."""
-        self.snapshot()
+        if self.ready:  # whoever migrated
+            self._diagnostics.set("migration", None)
+            self._diagnostics.set("archive", None)
         problem = self._segment.problem
         condition = ConfigDiagnostic("SEGMENT_UNAVAILABLE", "warning", self.path, problem or "")
         self._diagnostics.set("segment", condition if problem else None)
@@ -121,7 +160,7 @@ class Runtime:
     def update(
         self,
         section: Section[M],
-        patch: Patch | M | Updater[M],
+        patch: Patch | Updater[M],
         *,
         source: str | None = None,
         timeout: float = 5.0,
@@ -129,8 +168,8 @@ class Runtime:
         """Change a section of the file as it is now, in one transaction.
 
         ``patch`` maps names of fields, in either spelling, to values: objects merge, lists replace.
-        Or it is a model of the section, of which what differs is stored. Or it is called with the
-        newest value, while everybody else waits, and returns one of these.
+        Or it is called with the newest value, while everybody else waits, and returns such a patch,
+        or a model, of which what differs and what it sets explicitly is stored.
 
         Returns the change, after this process's listeners were told of it; ``None`` where nothing
         resolves differently. ``timeout`` is in seconds, for waiting; ``source`` is passed on to
@@ -171,13 +210,125 @@ class Runtime:
         Raises:
             ConfigLockError: they did not end in time; or this is called by an updater.
         """
-        deadline = monotonic() + timeout
+        deadline = _deadline(timeout)
         with self._turn(deadline), self._view_lock:
             self._refresh(force=True)
             delivery = self._announce(self._told, self._view.snapshot, "reload", None)
         return self._deliver(delivery, deadline)
 
+    # --- the life of a runtime ------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether the file is as this version writes it: nothing is left for :meth:`init` to do.
+
+        A missing file is. One that cannot be written back (unreadable, damaged, newer) is not.
+        """
+        self.snapshot()
+        view = self._view
+        usable = view.failure is None and view.document.root is not None
+        refused = view.document.problem is not None or view.document.unsupported_version
+        return usable and not refused and not view.outdated and not view.sidecar.importable
+
+    def init(self, *, timeout: float = 5.0) -> ConfigChange | None:
+        """Migrate what an older version left, if anything: at start, say. Else nothing happens.
+
+        The file as it was is kept beside it as ``pix.json.before-v1``, once and for all; the legacy
+        ``optimizer.json`` is taken in and renamed. However many processes do this, it is done once.
+
+        Returns the change where this call wrote the file, with origin ``migration``. What was read
+        before and what is read after are the same, so that usually nothing in it is ``changed``,
+        and then listeners do not hear of it.
+
+        What is wrong with the file is listed, and not raised: reading goes on without a migration.
+        Where one fails (no lock, no space), that is ``MIGRATION_FAILED``; call this again, or leave
+        it to the first update.
+
+        Raises:
+            ConfigLockError: this is called by an updater.
+            ConfigError: the runtime is shut down.
+        """
+        self._check_open()
+        self._check_not_updating()
+        deadline = _deadline(timeout)
+        view = self._refresh()
+        delivery = None
+        try:
+            self._writable(view)
+            if view.outdated or view.sidecar.importable:
+                with self._turn(deadline):
+                    delivery = self._commit(None, None, deadline)
+            self._diagnostics.set("migration", None)
+        except (ConfigLockError, ConfigWriteError) as error:
+            if view.failure is None:
+                condition = ConfigDiagnostic(
+                    "MIGRATION_FAILED", "warning", self.path, str(error), error
+                )
+                self._diagnostics.set("migration", condition)
+        except ConfigError:
+            pass  # listed as what it is
+        return self._deliver(delivery, deadline)
+
+    def flush(self, *, timeout: float = 5.0) -> None:
+        """Return when the updates of this process that were under way are done, and durable.
+
+        An update is durable when it returns, unless flushing the directory failed, which is then
+        listed as ``WRITE_FAILED``; that flush is tried again here.
+
+        Raises:
+            ConfigLockError: they did not end within ``timeout``; or this is called by an updater.
+            ConfigWriteError: the directory still cannot be flushed.
+        """
+        self._check_not_updating()
+        with self._turns.turn(_deadline(timeout), self.path):
+            if self._unflushed:
+                try:
+                    storage.flush_directory(self.path)
+                except OSError as error:
+                    raise storage.write_error(self.path, error) from error
+                self._note_flush(None)
+
+    def shutdown(self, *, timeout: float = 5.0) -> None:
+        """End this runtime for good: updates that are under way are done first, for ``timeout``.
+
+        Listeners are not called any more; whatever would change the config or listen raises
+        ``ConfigError`` from now on, and reading goes on. Calling this again does nothing.
+        """
+        self._closed = True
+        with suppress(ConfigLockError), self._turns.turn(_deadline(timeout), self.path):
+            pass
+        self._listeners.clear()
+
     # --- listening ------------------------------------------------------------------------------
+
+    def poll(self) -> int:
+        """Tell listeners, in this thread, what others changed since they were last told.
+
+        Returns how many changes somebody was told of: several by others are one, with origin
+        ``external``. Almost free where there is nothing to tell. Commits are found at once, other
+        edits within a second. Never waits for an update or for another thread's delivery: what one
+        of these holds back is found by a later call. So is what is pending when a listener or an
+        updater calls this, which returns 0.
+        """
+        if (
+            self._segment.words[REVISION] == self._seen
+            and monotonic() < self._due
+            and self._told is self._view.snapshot
+            and not self._listeners.waiting
+        ):
+            return 0
+        if getattr(_thread, "updating", False) or self._turns.is_mine():
+            return 0
+        # Looking is part of delivering: what is queued while another thread delivers, that thread
+        # would deliver.
+        return self._listeners.take_over(self._announce_others) or 0
+
+    def _announce_others(self) -> None:
+        with self._view_lock:
+            snapshot = self.snapshot()
+            if self._committing is None:
+                self._announce(self._told, snapshot, "external", None)
+                self._told = snapshot
 
     def subscribe(
         self,
@@ -189,22 +340,28 @@ class Runtime:
         """Call ``listener(change)`` after each change; returns an idempotent ``unsubscribe()``.
 
         With ``paths``, only for changes of these fields; ``pretty.*`` stands for all below
-        ``pretty``. With ``immediate``, it is called once now with the current snapshot, and
-        nobody else is. A listener that raises is listed as ``LISTENER_FAILED`` until it does not.
+        ``pretty``. With ``immediate``, it is called once with the current snapshot, and nobody else
+        is: before this returns, unless a listener calls this or another thread's delivery takes
+        long. One that was unsubscribed while a change is being delivered may still get that one. A
+        listener that raises is listed as ``LISTENER_FAILED`` until it does not.
 
         Raises:
             ConfigValueError: a filter matches nothing.
+            ConfigError: the runtime is shut down.
         """
+        self._check_open()
         with self._view_lock:
             snapshot = self.snapshot()
+            snapshot = self._committing or snapshot  # the change under way is yet to be told
             if not self._listeners:
                 self._told = snapshot  # nobody is left to be told of what came before
             registration = self._listeners.add(listener, paths)
-        if immediate:
-            change = ConfigChange(snapshot.revision, "init", None, (), snapshot, snapshot, False)
-            ending = self._listeners.tell(registration, change)
-            if ending is not None:
-                raise ending
+            delivery = None
+            if immediate:
+                # In the queue like the others, so that it does not come after a newer one.
+                init = ConfigChange(snapshot.revision, "init", None, (), snapshot, snapshot, False)
+                delivery = self._listeners.enqueue_for(registration, init)
+        self._deliver(delivery, monotonic() + _IMMEDIATE_SECONDS)
         return lambda: self._listeners.remove(registration)
 
     # --- within ---------------------------------------------------------------------------------
@@ -215,9 +372,10 @@ class Runtime:
             for _ in range(_SETTLE_TRIES):
                 seen = self._segment.revision()
                 view = self._read(file, force)
-                if view.fingerprint in (None, self._view.fingerprint):
+                identity = view.identity
+                if identity is None or identity == self._view.identity:
                     break
-                noticed = self._segment.notice_config(view.fingerprint)
+                noticed = self._segment.notice_config(identity)
                 # Another revision than ours in between may stand for a file that we did not read.
                 if noticed == seen or self._is_current(view):
                     seen = noticed
@@ -227,10 +385,13 @@ class Runtime:
 
     def _read(self, file: storage.LockedFile | None, force: bool) -> _View:
         known = self._view
+        # Before the file: whoever migrates fills the file first, and in between both have it all.
+        sidecar = sidecars.read(self._sidecar, None if force else known.sidecar)
+        seen = known.fingerprint if sidecar is known.sidecar and not force else None
         try:
             if file is not None:
                 content = file.read()
-            elif not force and storage.fingerprint(self.path) == known.fingerprint:
+            elif seen is not None and storage.fingerprint(self.path) == seen:
                 return known
             else:
                 content = storage.read(self.path)
@@ -239,21 +400,31 @@ class Runtime:
             condition = ConfigDiagnostic("READ_FAILED", "error", self.path, message, error)
             return replace(known, fingerprint=None, conditions=(condition,), failure=error)
         same = known.data == content.data and known.fingerprint is not None
-        if same and known.fingerprint == content.fingerprint:
+        if same and known.fingerprint == content.fingerprint and known.sidecar == sidecar:
             return known
-        return self._view_of(known.document if same else documents.parse(content.data), content)
+        document = known.document if same else documents.parse(content.data)
+        return self._view_of(document, content, sidecar)
 
-    def _view_of(self, document: Document, content: storage.Content) -> _View:
-        conditions = self._conditions(document, content.mode)
+    def _view_of(self, document: Document, content: storage.Content, sidecar: Sidecar) -> _View:
+        conditions = self._conditions(document, content.mode, sidecar)
         snapshot = self._view.snapshot  # the last good one, where this file has no reading
-        if document.root is not None:
-            sections, invalid = resolve_root(document.root)
+        root = document.root
+        if root is not None:
+            sections, invalid = resolve_root(apply(root, sidecar.imports(root)))
             snapshot = snapshot.with_sections(sections)
-            conditions = (*conditions, *invalid)
-        return _View(snapshot, document, content.data, content.fingerprint, conditions)
+            legacy = (*sidecar.conditions(root), *self._imported.conditions(root))
+            conditions = (*conditions, *invalid, *legacy)
+        return _View(
+            snapshot, document, content.data, content.fingerprint, conditions, sidecar=sidecar
+        )
 
-    def _conditions(self, document: Document, mode: int) -> tuple[ConfigDiagnostic, ...]:
+    def _conditions(
+        self, document: Document, mode: int, sidecar: Sidecar
+    ) -> tuple[ConfigDiagnostic, ...]:
         found: list[ConfigDiagnostic] = []
+        if sidecar.problem is not None:
+            message = f"left as it is, and not used: {sidecar.problem}"
+            found.append(ConfigDiagnostic("MIGRATION_FAILED", "warning", self._sidecar, message))
         if document.problem is not None:
             message = str(document.problem)
             found.append(ConfigDiagnostic("PARSE_ERROR", "error", self.path, message))
@@ -269,7 +440,10 @@ class Runtime:
 
     def _is_current(self, view: _View) -> bool:
         try:
-            return storage.fingerprint(self.path) == view.fingerprint
+            return (
+                storage.fingerprint(self._sidecar) == view.sidecar.fingerprint
+                and storage.fingerprint(self.path) == view.fingerprint
+            )
         except OSError:
             return False
 
@@ -283,41 +457,90 @@ class Runtime:
         # Without a segment no word tells of others' commits: then look at the file each time.
         self._due = monotonic() + LOOK_SECONDS if self._segment.mapping is not None else 0.0
 
-    def _turn(self, deadline: float) -> AbstractContextManager[None]:
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConfigError(f"{self.path}: this runtime is shut down; make a new one")
+
+    def _check_not_updating(self) -> None:
         if getattr(_thread, "updating", False):
             raise ConfigLockError(
                 f"{self.path}: an updater cannot change the config; it returns the change",
                 path=self.path,
                 holder=os.getpid(),
             )
+
+    def _turn(self, deadline: float) -> AbstractContextManager[None]:
+        self._check_open()
+        self._check_not_updating()
         return self._turns.turn(deadline, self.path)
 
     def _transact(self, edit: _Edit, source: str | None, timeout: float) -> ConfigChange | None:
-        deadline = monotonic() + timeout
+        deadline = _deadline(timeout)
         with self._turn(deadline):
             delivery = self._commit(edit, source, deadline)
         return self._deliver(delivery, deadline)
 
-    def _commit(self, edit: _Edit, source: str | None, deadline: float) -> Delivery | None:
+    def _commit(self, edit: _Edit | None, source: str | None, deadline: float) -> Delivery | None:
+        """Migrate the file as it is now, and change it; without ``edit``, migrate it alone."""
         with storage.locked(self.path, deadline) as file:
+            self._note_lock(file.lock.refusal)
             with self._view_lock:
                 base = self._refresh(file)
-                told = self._told
-            root = self._writable(base)
-            edited = apply(root, edit(root, base.snapshot))
-            if documents.serialize(edited) == documents.serialize(root):
+            root = migrated(self._writable(base))
+            imports = base.sidecar.imports(root)
+            whole = apply(root, imports)
+            if edit is not None:
+                edited = apply(whole, edit(whole, base.snapshot))
+                # What the sidecar says is not in the file: to set that very value is a change.
+                if not imports and documents.serialize(edited) == documents.serialize(whole):
+                    return None
+            elif base.outdated:
+                edited = whole
+            else:  # somebody was quicker, or there is but a sidecar that adds nothing
+                file.check_writable()
+                self._archive(base)
+                self._refresh(file)
                 return None
-            edited = documents.stamped(edited)
-            content = file.replace(documents.serialize(edited))
-            revision = self._segment.publish_config(content.fingerprint)
-            with self._view_lock:
-                self._adopt(self._view_of(Document(edited), content), revision)
-                current = self._view.snapshot
+            if base.outdated and not documents.blank(base.data):
+                file.keep(base.data)
+            self._committing = base.snapshot
+            try:
+                content = file.replace(documents.serialize(edited))
+                sidecar = self._archive(base)
+                identity = _identity(content.fingerprint, edited, sidecar)
+                revision = self._segment.publish_config(identity)
+                with self._view_lock:
+                    self._adopt(self._view_of(Document(edited), content, sidecar), revision)
+                    origin: Origin = "migration" if edit is None else "api"
+                    delivery = self._announce_own(base.snapshot, origin, source)
+            finally:
+                self._committing = None
         self._note_flush(file.unflushed)
-        with self._view_lock:
-            if changed_paths(base.snapshot, current):
-                self._announce(told, base.snapshot, "external", None)
-            return self._announce(base.snapshot, current, "api", source)
+        self._diagnostics.set("migration", None)
+        return delivery
+
+    def _archive(self, base: _View) -> Sidecar:
+        """Set aside the sidecar that was migrated, if there is one; returns what is there then.
+
+        Whatever happens here, the file has been written, and reads the same without the sidecar.
+        """
+        sidecar, root = base.sidecar, base.document.root or {}
+        if not sidecar.importable:
+            return sidecar
+        try:
+            sidecars.archive(self._sidecar, sidecar)
+        except OSError as error:
+            message = f"taken over, but cannot be renamed: {error.strerror}"
+            condition = ConfigDiagnostic(
+                "MIGRATION_FAILED", "warning", self._sidecar, message, error
+            )
+            self._diagnostics.set("archive", condition)
+            return sidecar
+        self._diagnostics.set("archive", None)
+        left = sidecars.read(self._sidecar, None)
+        if left is NO_SIDECAR:
+            self._imported, self._discarded = sidecar, sidecar.discarded(root)
+        return left
 
     def _writable(self, view: _View) -> dict[str, Json]:
         """Return the root of a document that may be replaced, or raise why it may not."""
@@ -338,27 +561,56 @@ class Runtime:
             )
         return view.document.root
 
+    def _note_lock(self, refusal: OSError | None) -> None:
+        message = "its directory cannot be locked: exclusion rests on pix.json.lock alone"
+        condition = ConfigDiagnostic("LOCK_UNAVAILABLE", "warning", self.path, message, refusal)
+        self._diagnostics.set("lock", condition if refusal is not None else None)
+
     def _note_flush(self, error: OSError | None) -> None:
         message = "changed, but it is not confirmed that the change survives a power failure"
         condition = ConfigDiagnostic("WRITE_FAILED", "warning", self.path, message, error)
         self._diagnostics.set("write", condition if error is not None else None)
+        self._unflushed = error is not None
+
+    def _announce_own(self, base: Snapshot, origin: Origin, source: str | None) -> Delivery | None:
+        """Queue what this process changed, after what others had changed before."""
+        current, told = self._view.snapshot, self._told or base
+        if told.revision > base.revision:
+            base = told  # an edit by hand that came after the file was read, and was overwritten
+        elif origin == "migration" or changed_paths(base, current):
+            self._announce(told, base, "external", None)
+        return self._announce(base, current, origin, source)
 
     def _announce(
         self, previous: Snapshot | None, current: Snapshot, origin: Origin, source: str | None
     ) -> Delivery | None:
-        """Queue the difference between two snapshots for the listeners, if there is one."""
+        """Queue the difference between two snapshots for the listeners, if there is one.
+
+        A migration is reported to its caller also where there is none.
+        """
         previous = previous or current
         changed = changed_paths(previous, current)
-        if not changed:
+        if not changed and origin != "migration":
             return None
         self._told = current
         return self._listeners.enqueue(
             ConfigChange(
-                current.revision, origin, source, changed, previous, current, origin == "api"
+                current.revision,
+                origin,
+                source,
+                changed,
+                previous,
+                current,
+                persisted=origin in ("api", "migration"),
             )
         )
 
     def _deliver(self, delivery: Delivery | None, deadline: float) -> ConfigChange | None:
+        self._segment.announce()  # here, for no lock is held any more
+        discarded, self._discarded = self._discarded, ()
+        for path in discarded:
+            message = "%s: not taken over, since %s has another value: %s"
+            logger().warning(message, self._sidecar, self.path, path)
         if delivery is None:
             return None
         self._listeners.deliver(delivery, deadline)
@@ -369,11 +621,39 @@ class Runtime:
         self._listeners.reset_after_fork()
         self._diagnostics.reset_after_fork()
         self._view_lock = threading.RLock()
+        self._committing = None
         self._due = 0.0
 
 
-def _edit_of(section: Section[M], patch: Patch | M | Updater[M]) -> _Edit:
+def _deadline(timeout: float) -> float:
+    """When a wait of so many seconds ends, by ``time.monotonic()``; endless ones are finite."""
+    return monotonic() + min(timeout, threading.TIMEOUT_MAX / 2)
+
+
+def _identity(
+    fingerprint: storage.Fingerprint, root: dict[str, Json] | None, sidecar: Sidecar
+) -> storage.Fingerprint:
+    """Return the identity of a config: its file's, and the sidecar's where that contributes.
+
+    Once the file has all that the sidecar says, it is known by itself, so that a migration is one
+    revision: renaming the sidecar after it is none.
+    """
+    if root is None or not sidecar.imports(root):
+        return fingerprint
+    mixed = tuple(a ^ b for a, b in zip(fingerprint, sidecar.fingerprint, strict=True))
+    return cast("storage.Fingerprint", mixed)
+
+
+def _edit_of(section: Section[M], patch: Patch | Updater[M]) -> _Edit:
     """Return what computes the edits of an update from the newest document and snapshot."""
+    if isinstance(patch, Model):
+        # It was read outside of the lock: writing it would undo what others changed since.
+        raise ConfigValueError(
+            f"{section.name}: a model can only be returned by a function that was given the newest",
+            path=section.name,
+            given="a model",
+            allowed="a patch, or a function that returns a model or a patch",
+        )
 
     def edits(given: object, root: dict[str, Json], snapshot: Snapshot) -> tuple[Edit, ...]:
         if isinstance(given, Model):
@@ -383,8 +663,7 @@ def _edit_of(section: Section[M], patch: Patch | M | Updater[M]) -> _Edit:
     if callable(patch):
         updater = patch
         return lambda root, snapshot: edits(_called(updater, snapshot.get(section)), root, snapshot)
-    if not isinstance(patch, Model):
-        patch_edits(section, patch, {})  # refuse before anything is locked
+    patch_edits(section, patch, {})  # refuse before anything is locked
     return lambda root, snapshot: edits(patch, root, snapshot)
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import secrets
 import stat
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from pix_shm._config.lock import DirectoryLock
+from pix_shm._config.nodelock import NodeLock
+from pix_shm._config.owners import give_to_owner_of
+from pix_shm._config.temporaries import fill, sweep, temporary_name
 from pix_shm.errors import ConfigWriteError
 
 Fingerprint: TypeAlias = tuple[int, int, int, int, int]
@@ -25,9 +27,19 @@ Fingerprint: TypeAlias = tuple[int, int, int, int, int]
 
 NO_FILE: Fingerprint = (0, 0, 0, 0, 0)
 
+KEPT = ".before-v1"
+"""Added to a file's name: the file as it was before the first migration that changed it."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
 _HOPS = 40  # as the kernel's own limit
 _READ_TRIES = 5
-_TEMPORARY = re.compile(r"\.pix\.json\.([0-9]{1,10})\.[0-9a-f]{16}\.tmp")
+_READ_ONLY = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+
+_PASSING = frozenset((errno.EACCES, errno.EPERM, errno.EBUSY))
+"""How a rename is refused while a scanner, or the other side of a shared drive, has the file."""
+
+_RENAME_PAUSES = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +87,7 @@ def locked(path: str, deadline: float) -> Iterator[LockedFile]:
     try:
         yield file
     finally:
-        file.lock.release()
+        file.release()
 
 
 def resolve(path: str) -> str:
@@ -95,15 +107,43 @@ def resolve(path: str) -> str:
 
 
 class LockedFile:
-    """The resolved file while its lock is held."""
+    """The resolved file while its locks are held: the kernel's, and within it Node's."""
 
-    def __init__(self, target: str, lock: DirectoryLock) -> None:
+    def __init__(self, target: str, lock: DirectoryLock, deadline: float) -> None:
         self.target = target
         self.lock = lock
-        self._directory = lock.descriptor
-        self._name = os.path.basename(target)
         self.unflushed: OSError | None = None
         """Why it is not confirmed that a replacement survives a power failure."""
+        self._directory = lock.descriptor
+        self._name = os.path.basename(target)
+        self._deadline = deadline
+        self._node_locks: list[NodeLock] = []
+        self._unwritable: OSError | None = None
+        self._held = ExitStack()
+        self._held.callback(lock.release)
+
+    def acquire(self, path: str) -> None:
+        """Take the locks; ``path`` is what leads here.
+
+        Node takes its lock beside the path that it was given, whatever that links to. Beside the
+        target it is taken as well: it is all that is left where the file system has no lock for us.
+
+        Raises:
+            ConfigLockError: they were not had in time.
+        """
+        self.lock.acquire(self._deadline, self.target)
+        guard = self.lock.guard()
+        try:
+            if os.path.islink(path):
+                self._take_at_link(path, guard)
+            self._take(NodeLock(self.target, self._directory, guard))
+        except OSError as error:
+            # Where no lock can be made, no file can either; but there may be nothing to write.
+            self._unwritable = error
+
+    def release(self) -> None:
+        """Give the locks back."""
+        self._held.close()
 
     def read(self) -> Content:
         """Return what the file holds; raises as :func:`read` does."""
@@ -119,21 +159,15 @@ class LockedFile:
             ConfigWriteError: nothing was replaced; the cause is chained.
             ConfigLockError: this process does not have the lock.
         """
-        self.lock.check(self.target)
-        self._sweep()
-        temporary = f".pix.json.{os.getpid()}.{secrets.token_hex(8)}.tmp"
+        self.check_writable()
+        sweep(self._directory)
+        temporary = temporary_name()
         try:
             mode, owner = self._kept()
             descriptor = self._create(temporary, mode)
             try:
-                _fill(descriptor, data, mode, owner)
-                self.lock.check(self.target)
-                os.rename(
-                    temporary,
-                    self._name,
-                    src_dir_fd=self._directory,
-                    dst_dir_fd=self._directory,
-                )
+                self._fill(descriptor, data, mode, owner)
+                self._rename(temporary)
                 found = _fingerprint(os.fstat(descriptor))
             finally:
                 os.close(descriptor)
@@ -147,6 +181,100 @@ class LockedFile:
         except OSError as error:
             self.unflushed = error
         return Content(data, found, mode)
+
+    def keep(self, data: bytes) -> None:
+        """Keep ``data``, which the file holds, beside it as ``<name>.before-v1``, durably.
+
+        Mode and owner are the file's. What was kept first stays: later calls do nothing.
+
+        Raises:
+            ConfigWriteError: it could not be kept; the cause is chained.
+            ConfigLockError: this process does not have the lock.
+        """
+        self.check_writable()
+        name = self._name + KEPT
+        temporary = temporary_name()
+        try:
+            if self._exists(name):
+                return
+            mode, owner = self._kept()
+            descriptor = self._create(temporary, mode)
+            try:
+                self._fill(descriptor, data, mode, owner)
+            finally:
+                os.close(descriptor)
+            self._name_new(temporary, name)
+        except OSError as error:
+            raise write_error(self.target, error) from error
+        finally:
+            self._unlink(temporary)
+        # Before the original is replaced. A directory that cannot be flushed is reported then.
+        with suppress(OSError):
+            os.fsync(self._directory)
+
+    def _take_at_link(self, path: str, guard: str | None) -> None:
+        try:
+            directory = os.open(os.path.dirname(path), _DIRECTORY)
+            self._held.callback(os.close, directory)
+            self._take(NodeLock(path, directory, guard))
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
+            # Links are often kept where nobody may write: then Node cannot write there, either.
+
+    def _take(self, lock: NodeLock) -> None:
+        self._held.callback(lock.release)
+        lock.acquire(self._deadline)
+        self._node_locks.append(lock)
+
+    def check_writable(self) -> None:
+        """Make sure that the locks are ours, and allow to write.
+
+        Raises:
+            ConfigWriteError: no lock, and so no file either, can be made here.
+            ConfigLockError: this process does not have the lock.
+        """
+        self.lock.check(self.target)
+        if self._unwritable is not None:
+            raise write_error(self.target, self._unwritable) from self._unwritable
+
+    def _rename(self, temporary: str) -> None:
+        """Put the temporary file in the target's place, while all locks are ours.
+
+        Where it is refused as if somebody just had the file in use, it is tried again for a while.
+        """
+        at = self._directory
+        for pause in (*_RENAME_PAUSES, 0.0):
+            self.lock.check(self.target)
+            for lock in self._node_locks:
+                lock.check()
+            try:
+                os.rename(temporary, self._name, src_dir_fd=at, dst_dir_fd=at)
+            except OSError as error:
+                in_time = time.monotonic() + pause < self._deadline
+                if error.errno not in _PASSING or not pause or not in_time:
+                    raise
+                time.sleep(pause)
+            else:
+                return
+
+    def _exists(self, name: str) -> bool:
+        try:
+            os.stat(name, dir_fd=self._directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _name_new(self, temporary: str, name: str) -> None:
+        """Give a whole file its name, if that is still free: a rename would not ask."""
+        at = self._directory
+        try:
+            os.link(temporary, name, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
+        except FileExistsError:
+            pass
+        except OSError:
+            # No hard links here. Whoever else would use the name waits for our lock.
+            os.rename(temporary, name, src_dir_fd=at, dst_dir_fd=at)
 
     def _kept(self) -> tuple[int, tuple[int, int] | None]:
         """Return mode and owner that the file keeps; a new one is private."""
@@ -167,24 +295,31 @@ class LockedFile:
             dir_fd=self._directory,
         )
 
-    def _sweep(self) -> None:
-        """Remove what dead writers left.
-
-        Nobody else can be writing now; that of a living process is let be all the same.
-        """
-        names: list[str] = []
-        with suppress(OSError), os.scandir(self._directory) as entries:
-            names.extend(entry.name for entry in entries)
-        for name in names:
-            left = _TEMPORARY.fullmatch(name)
-            if left and not _alive(int(left[1])):
-                self._unlink(name)
+    def _fill(self, descriptor: int, data: bytes, mode: int, owner: tuple[int, int] | None) -> None:
+        fill(descriptor, data)
+        status = os.fstat(descriptor)
+        if owner is None:
+            give_to_owner_of(self._directory, descriptor)
+        elif owner != (status.st_uid, status.st_gid):
+            os.fchown(descriptor, *owner)
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
 
     def _unlink(self, name: str) -> None:
         if os.getpid() != self.lock.process:
             return
         with suppress(OSError):
             os.unlink(name, dir_fd=self._directory)
+
+
+def flush_directory(path: str) -> None:
+    """Make the entry of the file behind ``path`` durable; raises ``OSError`` where that fails."""
+    directory = os.path.dirname(resolve(path))
+    descriptor = os.open(directory, _DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_error(path: str, cause: OSError) -> ConfigWriteError:
@@ -203,17 +338,18 @@ def _lock_target(path: str, deadline: float) -> LockedFile:
             lock = DirectoryLock(directory)
         except OSError as error:
             raise write_error(path, error) from error
+        file = LockedFile(target, lock, deadline)
         try:
-            lock.acquire(deadline, target)
+            file.acquire(path)
             # The link or the directory may have been replaced while we waited.
             if resolve(path) == target and _is_open(directory, lock.descriptor):
-                return LockedFile(target, lock)
+                return file
         except BaseException as error:
-            lock.release()
+            file.release()
             if isinstance(error, OSError):
                 raise write_error(path, error) from error
             raise
-        lock.release()
+        file.release()
 
 
 def _is_open(directory: str, descriptor: int) -> bool:
@@ -226,16 +362,31 @@ def _is_open(directory: str, descriptor: int) -> bool:
 def _make_directories(path: str) -> None:
     if os.path.isdir(path):
         return
-    parent = os.path.dirname(path)
-    if parent != path:
-        _make_directories(parent)
+    above, name = os.path.split(path)
+    if above != path:
+        _make_directories(above)
+    parent = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.mkdir(path, 0o700)
+        _make_directory(parent, name)
     except FileExistsError:
         if not os.path.isdir(path):
             raise
-    else:
-        os.chmod(path, 0o700)  # whatever the umask is
+    finally:
+        os.close(parent)
+
+
+def _make_directory(parent: int, name: str) -> None:
+    os.mkdir(name, 0o700, dir_fd=parent)
+    # Whatever the umask is. Root never by name: a user could have put a link there since.
+    if os.geteuid() != 0:
+        os.chmod(name, 0o700, dir_fd=parent)
+        return
+    made = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        os.fchmod(made, 0o700)
+        give_to_owner_of(parent, made)
+    finally:
+        os.close(made)
 
 
 def _read_once(path: str, directory: int | None) -> tuple[Content, bool]:
@@ -258,20 +409,6 @@ def _read_once(path: str, directory: int | None) -> tuple[Content, bool]:
     return Content(b"".join(parts), _fingerprint(before), stat.S_IMODE(before.st_mode)), same
 
 
-def _fill(descriptor: int, data: bytes, mode: int, owner: tuple[int, int] | None) -> None:
-    left = memoryview(data)
-    while left:
-        written = os.write(descriptor, left)
-        if written == 0:
-            raise OSError(errno.EIO, "nothing could be written")
-        left = left[written:]
-    status = os.fstat(descriptor)
-    if owner is not None and owner != (status.st_uid, status.st_gid):
-        os.fchown(descriptor, *owner)
-    os.fchmod(descriptor, mode)
-    os.fsync(descriptor)
-
-
 def _fingerprint(status: os.stat_result) -> Fingerprint:
     # Times before 1970 are negative; the segment's words are not.
     word = (1 << 64) - 1
@@ -282,21 +419,3 @@ def _fingerprint(status: os.stat_result) -> Fingerprint:
         status.st_mtime_ns & word,
         status.st_ctime_ns & word,
     )
-
-
-def _alive(process: int) -> bool:
-    """Whether another process of this id lives; our own temporary file goes before the lock."""
-    if process in (0, os.getpid()):
-        return False
-    try:
-        os.kill(process, 0)
-    except PermissionError:
-        return True
-    except (ProcessLookupError, OverflowError):
-        return False
-    try:
-        with open(f"/proc/{process}/stat", "rb") as line:
-            state = line.read().rpartition(b")")[2].split()[0]
-    except (OSError, IndexError):
-        return True
-    return state != b"Z"  # dead, and not yet waited for

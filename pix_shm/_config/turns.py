@@ -31,16 +31,24 @@ class Turns:
             ConfigLockError: it did not come in time, or never can: this thread has it, and runs a
                 signal handler. Names ``path``.
         """
-        if self._holder == threading.get_ident():
+        if self.is_mine():
             message = f"{path}: a signal handler cannot change the config amid a change"
             raise ConfigLockError(message, path=path, holder=os.getpid())
-        if not self._enter(deadline):
-            message = f"{path}: other updates of this process did not end in time"
-            raise ConfigLockError(message, path=path, holder=os.getpid())
         try:
+            if not self._enter(deadline):
+                message = f"{path}: other updates of this process did not end in time"
+                raise ConfigLockError(message, path=path, holder=os.getpid())
             yield
         finally:
-            self._leave()
+            try:
+                self._leave()
+            except BaseException:
+                self._leave()  # a Ctrl-C came first: nobody else would ever pass the turn on
+                raise
+
+    def is_mine(self) -> bool:
+        """Whether this thread has the turn."""
+        return self._holder == threading.get_ident()
 
     def reset_after_fork(self) -> None:
         """In a forked child: only the thread that forked is left."""
@@ -72,7 +80,8 @@ class Turns:
 
     def _leave(self) -> None:
         with self._mutex:
-            self._pass_on()
+            if self.is_mine():
+                self._pass_on()
 
     def _pass_on(self) -> None:
         if self._waiting:

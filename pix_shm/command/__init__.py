@@ -28,9 +28,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain(f"pix: {error}")
         return 1
     except BrokenPipeError:
-        # The reader has seen enough. Python would complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()  # the reader has seen enough
+    except OSError as error:
+        _silence()
+        complain(f"pix: {error.strerror or error}")
+        return 1
     return 0
+
+
+def _silence() -> None:
+    """Keep Python from complaining when it flushes standard output at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

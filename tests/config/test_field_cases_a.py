@@ -10,7 +10,7 @@ import pytest
 from processes import Processes
 
 from pix_shm._config import Runtime
-from pix_shm.errors import ConfigParseError
+from pix_shm.errors import ConfigParseError, ConfigValueError
 from pix_shm.sections import collapse, gate, io, optimizer, pretty
 
 BROKEN = '{"$version":1,"pretty":{"icons":"ascii"},}'
@@ -19,7 +19,7 @@ BROKEN = '{"$version":1,"pretty":{"icons":"ascii"},}'
 def test_a01_readers_never_see_half_a_file(file: Path, processes: Processes) -> None:
     """Section 5: the file is renamed into place, whole."""
     writers, updates = 4, 25
-    bulk = {f"unknown{i}": "x" * 1000 for i in range(64)}
+    bulk = {"$version": 1, **{f"unknown{i}": "x" * 1000 for i in range(64)}}
     file.write_text(json.dumps(bulk))
     readers = [
         processes.start(
@@ -162,6 +162,52 @@ def test_a08_unknown_keys_are_kept(file: Path) -> None:
     expected["gate"]["guardrails"] = "off"
     # As text: equality of dictionaries knows no order.
     assert json.dumps(json.loads(file.read_bytes())) == json.dumps({"$version": 1, **expected})
+
+
+def test_a34_an_edit_from_outside_survives(file: Path, runtime: Runtime) -> None:
+    """Section 5: the file is read inside the lock; what was known before counts for nothing."""
+    file.write_text('{"$version": 1, "pretty": {"icons": "ascii"}, "collapse": {"delaySec": 3}}')
+    assert runtime.get(pretty).icons == "ascii"
+    edited = file.with_name("edited")
+    edited.write_text('{"$version": 1, "pretty": {"icons": "unicode"}, "new": [1]}')
+    edited.replace(file)
+    runtime.update(collapse, {"delaySec": 15})
+    assert json.loads(file.read_bytes()) == {
+        "$version": 1,
+        "pretty": {"icons": "unicode"},
+        "new": [1],
+        "collapse": {"delaySec": 15},
+    }
+    assert runtime.get(pretty).icons == "unicode"
+
+
+def test_a36_values_are_neither_rewritten_nor_shown(
+    file: Path, runtime: Runtime, processes: Processes
+) -> None:
+    """Section 8: unknown values, and wrong ones, stay in the file and out of every message."""
+    private = '"auth": {"token": "$API_KEY", "s": "sk-SECRET"}'
+    file.write_text(
+        f'{{"$version": 1, {private}, "io": {{"timeoutSec": "sk-SECRET"}}, '
+        '"gate": {"autoApprove": ["(sk-SECRET"]}}'
+    )
+    runtime.update(collapse, {"delaySec": 15})
+    document = json.loads(file.read_bytes())
+    assert document["auth"] == {"token": "$API_KEY", "s": "sk-SECRET"}
+    assert document["io"] == {"timeoutSec": "sk-SECRET"}
+    told = [str(condition) for condition in runtime.diagnostics()]
+    assert len(told) == 2
+    summary = processes.run(
+        "from pix_shm.command import main\nmain([])", env={"API_KEY": "sk-SECRET"}
+    )
+    with pytest.raises(ConfigValueError) as raised:
+        runtime.update(collapse, {"delaySec": "sk-SECRET"})
+    file.write_text(f'{{{private}, "s": "sk-SECRET" }}}}')
+    with pytest.raises(ConfigParseError) as broken:
+        runtime.update(collapse, {"delaySec": 15})
+    told += [str(condition) for condition in runtime.diagnostics()]
+    for text in (*told, summary, str(raised.value), str(broken.value), str(broken.value.__cause__)):
+        assert "SECRET" not in text
+        assert "API_KEY" not in text
 
 
 @pytest.mark.parametrize("root", ["[]", '"x"', "null", "42"])

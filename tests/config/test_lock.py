@@ -15,7 +15,7 @@ from pix_shm._config import Runtime, storage
 from pix_shm._config.lock import DirectoryLock
 from pix_shm._config.turns import Turns
 from pix_shm.errors import ConfigLockError
-from pix_shm.sections import io
+from pix_shm.sections import collapse, io
 
 HOLD = """
 from pix_shm._config import Runtime
@@ -29,10 +29,13 @@ say("done")
 """
 
 
-def test_a_stopped_holder_is_never_robbed(
+def test_a19_a_stopped_holder_is_never_robbed(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Section 5: waiters time out with a typed error naming holder and path; readers do not."""
+    """Section 5: waiters time out with a typed error naming holder and path; readers do not.
+
+    A25, too: readers answer at once. And A26: nothing is written without the lock.
+    """
     runtime.update(io, {"timeoutSec": 1})
     holder = processes.start(HOLD, file.parent)
     assert holder.hear() == "holding"
@@ -60,7 +63,7 @@ def test_the_lock_of_a_killed_holder_is_free(
     assert runtime.update(io, {"timeoutSec": 5}, timeout=PATIENCE) is not None
 
 
-def test_a_forked_child_neither_keeps_nor_frees_the_lock(
+def test_a23_a_forked_child_neither_keeps_nor_frees_the_lock(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
     """Neither while the parent holds it, nor after; and the child must not write under it."""
@@ -96,7 +99,7 @@ def test_a_forked_child_neither_keeps_nor_frees_the_lock(
     assert runtime.get(io).timeout_sec == 8
 
 
-def test_a_child_that_outlives_its_killed_parent_has_no_lock(
+def test_a23_a_child_that_outlives_its_killed_parent_has_no_lock(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
     """The lock belongs to the open directory, of which a forked child has a copy."""
@@ -240,3 +243,109 @@ def test_turns_are_taken_in_order() -> None:
     for thread in threads:
         thread.join()
     assert order == [0, 1, 2, 3, 4]
+
+
+def test_a22_two_holders_never_overlap(file: Path, processes: Processes) -> None:
+    """Not even where the directory, which carries the lock, is replaced all the time."""
+    (file.parent / "home").mkdir()
+    children = [
+        processes.start(
+            """
+            from pix_shm._config import storage
+            for _ in range(84):
+                with storage.locked(sys.argv[1], time.monotonic() + 60) as file:
+                    at = file.lock.descriptor
+                    os.close(os.open("inside", os.O_CREAT | os.O_EXCL, dir_fd=at))
+                    os.sched_yield()
+                    os.unlink("inside", dir_fd=at)
+            say("done")
+            """,
+            file.parent / "home" / "pix.json",
+        )
+        for _ in range(6)
+    ]
+    replaced = 0
+    while any(child.process.poll() is None for child in children):
+        os.rename(file.parent / "home", file.parent / f"home{replaced}")
+        (file.parent / "home").mkdir(exist_ok=True)
+        replaced += 1
+        time.sleep(0.005)
+    for child in children:
+        assert child.finish() == "done\n"
+    assert replaced > 10
+
+
+def test_a24_threads_and_processes_lose_nothing(
+    file: Path, runtime: Runtime, processes: Processes
+) -> None:
+    """While somebody opens and closes what carries the lock: record locks would be lost by that."""
+    code = """
+        import threading
+        from pix_shm._config import Runtime
+        from pix_shm.sections import collapse
+        runtime = Runtime(sys.argv[1])
+        def work(key):
+            for i in range(int(sys.argv[4])):
+                runtime.update(collapse, {"tools": {f"{key}.{i}": False}}, timeout=60)
+        names = [f"{sys.argv[2]}.{t}" for t in range(int(sys.argv[3]))]
+        threads = [threading.Thread(target=work, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            os.close(os.open(sys.argv[1], os.O_RDONLY))
+        """
+    counts, updates = {"many": 8, "one": 1, "two": 1}, 30
+    children = [processes.start(code, file.parent, n, c, updates) for n, c in counts.items()]
+    for child in children:
+        child.finish()
+    assert runtime.get(collapse).tools == {
+        f"{name}.{thread}.{i}": False
+        for name, threads in counts.items()
+        for thread in range(threads)
+        for i in range(updates)
+    }
+
+
+def test_a25_readers_do_not_wait_for_a_stopped_writer(
+    file: Path, runtime: Runtime, processes: Processes
+) -> None:
+    """Nor do they make or need a lock: separate processes, that start while it is held."""
+    runtime.update(io, {"timeoutSec": 1})
+    holder = processes.start(HOLD, file.parent)
+    assert holder.hear() == "holding"
+    holder.kill(signal.SIGSTOP)
+    readers = [
+        processes.start(
+            """
+            from pix_shm._config import Runtime
+            from pix_shm.sections import io
+            start = time.monotonic()
+            say(Runtime(sys.argv[1]).get(io).timeout_sec)
+            assert time.monotonic() - start < 10
+            """,
+            file.parent,
+        )
+        for _ in range(8)
+    ]
+    for reader in readers:
+        assert reader.finish() == "1\n"
+    holder.kill(signal.SIGCONT)
+    assert holder.ask() == "done"
+
+
+def test_a26_a_timeout_writes_nothing(
+    file: Path, runtime: Runtime, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by another way either: there is but one rename into place, and it is not reached."""
+    runtime.update(io, {"timeoutSec": 1})
+    holder = processes.start(HOLD, file.parent)
+    assert holder.hear() == "holding"
+    before = file.read_bytes(), file.stat(), runtime.snapshot(), runtime._segment.revision()
+    for call in ("rename", "replace", "write", "truncate", "ftruncate"):
+        monkeypatch.setattr(os, call, lambda *_, call=call, **__: pytest.fail(call))
+    with pytest.raises(ConfigLockError):
+        runtime.update(io, {"timeoutSec": 5}, timeout=0.25)
+    monkeypatch.undo()
+    after = file.read_bytes(), file.stat(), runtime.snapshot(), runtime._segment.revision()
+    assert after == before
+    assert holder.ask() == "done"

@@ -17,10 +17,11 @@ from processes import Processes, eventually
 
 from pix_shm._config import Runtime, storage
 from pix_shm._config.lock import DirectoryLock
+from pix_shm._config.owners import start_of
 from pix_shm.errors import ConfigLockError, ConfigWriteError
 from pix_shm.sections import io
 
-UNFINISHED = ".pix.json.{}.0123456789abcdef.tmp"
+UNFINISHED = ".pix.json.{}-{}.0123456789abcdef.tmp"
 
 
 def soon() -> float:
@@ -160,6 +161,20 @@ def test_a15_root_keeps_the_owner(file: Path, runtime: Runtime) -> None:
     assert (file.stat().st_uid, file.stat().st_gid) == (1234, 5678)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_root_makes_in_a_users_directory_is_the_users(
+    agent_dir: Path, runtime_of: Callable[[Path], Runtime]
+) -> None:
+    """Private and root's, it would be a config that its user cannot read."""
+    home = agent_dir / "home"
+    home.mkdir()
+    os.chown(home, 1234, 5678)
+    runtime_of(home / ".pi" / "agent").update(io, {"timeoutSec": 8})
+    for made in (home / ".pi", home / ".pi" / "agent", home / ".pi" / "agent" / "pix.json"):
+        assert (made.stat().st_uid, made.stat().st_gid) == (1234, 5678)
+        assert stat.S_IMODE(made.stat().st_mode) & 0o077 == 0
+
+
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o777])
 def test_new_directories_are_private(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime], umask: int
@@ -176,7 +191,7 @@ def test_new_directories_are_private(
     assert stat.S_IMODE((target / "pix.json").stat().st_mode) == 0o600
 
 
-def test_the_target_of_a_link_is_replaced_and_the_link_stays(
+def test_a10_the_target_of_a_link_is_replaced_and_the_link_stays(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime]
 ) -> None:
     """Section 5: a symbolic link keeps its link; several hops, relative, and dangling ones."""
@@ -196,7 +211,42 @@ def test_the_target_of_a_link_is_replaced_and_the_link_stays(
     assert os.listdir(dotfiles) == ["real.json"]
 
 
-def test_a_loop_of_links_is_a_typed_error(file: Path, runtime: Runtime) -> None:
+def test_a10_a_link_that_dangles_is_filled(
+    agent_dir: Path, runtime_of: Callable[[Path], Runtime]
+) -> None:
+    """Whose directory exists, and whose does not."""
+    for number, target in enumerate(("there/real.json", "not/there/real.json")):
+        home = agent_dir / str(number)
+        (home / "there").mkdir(parents=True)
+        (home / "pix.json").symlink_to(target)
+        runtime_of(home).update(io, {"timeoutSec": 7})
+        assert json.loads((home / target).read_bytes())["io"] == {"timeoutSec": 7}
+        assert os.readlink(home / "pix.json") == target
+        assert os.listdir((home / target).parent) == ["real.json"]
+        assert "pix.json.lock" not in os.listdir(home)
+
+
+def test_a10_the_directory_itself_is_a_link(
+    agent_dir: Path, runtime_of: Callable[[Path], Runtime]
+) -> None:
+    """From the start, or since somebody moved it and left a link in its place."""
+    home, moved = agent_dir / "home", agent_dir / "moved"
+    moved.mkdir()
+    home.symlink_to("moved")
+    runtime = runtime_of(home)
+    runtime.update(io, {"timeoutSec": 1})
+    assert json.loads((moved / "pix.json").read_bytes())["io"] == {"timeoutSec": 1}
+    again = agent_dir / "again"
+    moved.rename(again)
+    moved.symlink_to("again")
+    runtime.update(io, {"timeoutSec": 2})
+    assert json.loads((again / "pix.json").read_bytes())["io"] == {"timeoutSec": 2}
+    assert home.is_symlink()
+    assert moved.is_symlink()
+    assert os.listdir(again) == ["pix.json"]
+
+
+def test_a10_a_loop_of_links_is_a_typed_error(file: Path, runtime: Runtime) -> None:
     file.symlink_to("b.json")
     (file.parent / "b.json").symlink_to("pix.json")
     assert runtime.get(io).timeout_sec == 30
@@ -219,7 +269,7 @@ def test_what_is_no_file_is_neither_read_nor_replaced(
     assert stat.S_IFMT(file.stat().st_mode) == kind
 
 
-def test_only_what_dead_writers_left_is_removed(
+def test_a28_only_what_dead_writers_left_is_removed(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
     """Section 5: left-over temporary files of dead writers, nobody else's ever."""
@@ -229,15 +279,19 @@ def test_only_what_dead_writers_left_is_removed(
     zombie = processes.start("hear()")
     zombie.kill()
     eventually(lambda: b") Z " in Path(f"/proc/{zombie.pid}/stat").read_bytes())
+    since = start_of(alive.pid) or 0
     others = {
-        UNFINISHED.format(alive.pid),
-        UNFINISHED.format(dead.pid) + "~",
-        f"x{UNFINISHED.format(dead.pid)}",
+        UNFINISHED.format(alive.pid, since),
+        UNFINISHED.format(alive.pid, 0),  # which does not say since when
+        UNFINISHED.format(dead.pid, since) + "~",
+        f"x{UNFINISHED.format(dead.pid, since)}",
         f".pix.json.{dead.pid}.tmp",
         "pix.json.tmp-notes",
         "pix.json.bak",
     }
-    left = {UNFINISHED.format(p) for p in (dead.pid, zombie.pid, os.getpid(), 0, 9999999999)}
+    gone = (dead.pid, zombie.pid, os.getpid(), 0, 9999999999)
+    left = {UNFINISHED.format(process, since) for process in gone}
+    left.add(UNFINISHED.format(alive.pid, since - 1))  # its id is used again
     for name in others | left:
         (file.parent / name).write_text("x")
     runtime.update(io, {"timeoutSec": 1})
