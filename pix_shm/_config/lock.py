@@ -17,6 +17,7 @@ import os
 import random
 import threading
 import time
+from contextlib import suppress
 
 from pix_shm._config.owners import boot
 from pix_shm.errors import ConfigLockError
@@ -31,7 +32,7 @@ _LONGEST_PAUSE = 0.01
 
 _open: set[int] = set()
 """Directories that this process has open for their lock."""
-_mutex = threading.Lock()
+_mutex = threading.RLock()  # reentrant, for signal handlers
 """Held while ``_open`` and the descriptors are out of step, and over a fork."""
 
 
@@ -98,12 +99,16 @@ class DirectoryLock:
         with _mutex:
             if self.descriptor not in _open:
                 return
-            # Closing alone would leave it to a copy that a child forked by C code may still hold.
-            if self._held:
-                fcntl.flock(self.descriptor, fcntl.LOCK_UN)
-            self._held = False
-            os.close(self.descriptor)
-            _open.discard(self.descriptor)
+            try:
+                # First: once it is closed the number may be a stranger's, and not a child's to
+                # close.
+                _open.discard(self.descriptor)
+                # Closing alone would leave it to a copy that a child forked by C code still holds.
+                if self._held:
+                    fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+            finally:
+                self._held = False
+                os.close(self.descriptor)
 
     def _try(self, path: str) -> bool:
         try:
@@ -138,7 +143,8 @@ class DirectoryLock:
 
 def _after_fork_in_child() -> None:
     for descriptor in _open:
-        os.close(descriptor)
+        with suppress(OSError):  # the host closed it
+            os.close(descriptor)
     _open.clear()
     _mutex.release()
 

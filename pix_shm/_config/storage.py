@@ -12,7 +12,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -83,10 +83,20 @@ def locked(path: str, deadline: float) -> Iterator[LockedFile]:
         ConfigLockError: the lock was not had until ``time.monotonic()`` was ``deadline``.
         ConfigWriteError: the directory cannot be made or opened, or the links lead nowhere.
     """
-    file = _lock_target(path, deadline)
+    tried: list[LockedFile] = []  # each before it is locked: a Ctrl-C may come at any line
     try:
-        yield file
+        _lock_target(path, deadline, tried)
+        yield tried[-1]
     finally:
+        try:
+            _release(tried)
+        except BaseException:
+            _release(tried)  # a Ctrl-C came first: nothing else would ever release them
+            raise
+
+
+def _release(files: list[LockedFile]) -> None:
+    for file in files:
         file.release()
 
 
@@ -119,8 +129,7 @@ class LockedFile:
         self._deadline = deadline
         self._node_locks: list[NodeLock] = []
         self._unwritable: OSError | None = None
-        self._held = ExitStack()
-        self._held.callback(lock.release)
+        self._directories: list[int] = []  # of links, open
 
     def acquire(self, path: str) -> None:
         """Take the locks; ``path`` is what leads here.
@@ -142,8 +151,12 @@ class LockedFile:
             self._unwritable = error
 
     def release(self) -> None:
-        """Give the locks back."""
-        self._held.close()
+        """Give the locks back. Interrupted anywhere, it can be called again."""
+        for lock in self._node_locks:
+            lock.release()
+        while self._directories:
+            os.close(self._directories.pop())
+        self.lock.release()
 
     def read(self) -> Content:
         """Return what the file holds; raises as :func:`read` does."""
@@ -168,7 +181,7 @@ class LockedFile:
             try:
                 self._fill(descriptor, data, mode, owner)
                 self._rename(temporary)
-                found = _fingerprint(os.fstat(descriptor))
+                status = os.fstat(descriptor)
             finally:
                 os.close(descriptor)
         except BaseException as error:
@@ -180,7 +193,7 @@ class LockedFile:
             os.fsync(self._directory)
         except OSError as error:
             self.unflushed = error
-        return Content(data, found, mode)
+        return Content(data, _fingerprint(status), stat.S_IMODE(status.st_mode))
 
     def keep(self, data: bytes) -> None:
         """Keep ``data``, which the file holds, beside it as ``<name>.before-v1``, durably.
@@ -215,7 +228,7 @@ class LockedFile:
     def _take_at_link(self, path: str, guard: str | None) -> None:
         try:
             directory = os.open(os.path.dirname(path), _DIRECTORY)
-            self._held.callback(os.close, directory)
+            self._directories.append(directory)
             self._take(NodeLock(path, directory, guard))
         except OSError as error:
             if error.errno not in _READ_ONLY:
@@ -223,9 +236,12 @@ class LockedFile:
             # Links are often kept where nobody may write: then Node cannot write there, either.
 
     def _take(self, lock: NodeLock) -> None:
-        self._held.callback(lock.release)
-        lock.acquire(self._deadline)
-        self._node_locks.append(lock)
+        self._node_locks.append(lock)  # before it is had: a Ctrl-C may come in between
+        try:
+            lock.acquire(self._deadline)
+        except OSError:
+            self._node_locks.remove(lock)
+            raise
 
     def check_writable(self) -> None:
         """Make sure that the locks are ours, and allow to write.
@@ -301,7 +317,7 @@ class LockedFile:
         if owner is None:
             give_to_owner_of(self._directory, descriptor)
         elif owner != (status.st_uid, status.st_gid):
-            os.fchown(descriptor, *owner)
+            mode = _give_away(descriptor, owner, status.st_uid, mode)
         os.fchmod(descriptor, mode)
         os.fsync(descriptor)
 
@@ -310,6 +326,21 @@ class LockedFile:
             return
         with suppress(OSError):
             os.unlink(name, dir_fd=self._directory)
+
+
+def _give_away(descriptor: int, owner: tuple[int, int], user: int, mode: int) -> int:
+    """Make owner and group those that the file had; returns the mode that it may then have.
+
+    A group that this user is not in cannot be kept. The one that it gets instead may do no more
+    than everybody could. Another owner must be kept, or the write fails.
+    """
+    try:
+        os.fchown(descriptor, *owner)
+    except OSError:
+        if owner[0] != user:
+            raise
+        mode &= ~0o070 | (mode & 0o007) << 3
+    return mode
 
 
 def flush_directory(path: str) -> None:
@@ -329,7 +360,8 @@ def write_error(path: str, cause: OSError) -> ConfigWriteError:
     return error
 
 
-def _lock_target(path: str, deadline: float) -> LockedFile:
+def _lock_target(path: str, deadline: float, tried: list[LockedFile]) -> None:
+    """Lock what is behind ``path``: the last of ``tried`` then."""
     while True:
         try:
             target = resolve(path)
@@ -339,16 +371,16 @@ def _lock_target(path: str, deadline: float) -> LockedFile:
         except OSError as error:
             raise write_error(path, error) from error
         file = LockedFile(target, lock, deadline)
+        tried.append(file)
         try:
             file.acquire(path)
             # The link or the directory may have been replaced while we waited.
             if resolve(path) == target and _is_open(directory, lock.descriptor):
-                return file
-        except BaseException as error:
-            file.release()
-            if isinstance(error, OSError):
-                raise write_error(path, error) from error
-            raise
+                return
+        except OSError as error:
+            if isinstance(error, ConfigWriteError):
+                raise
+            raise write_error(path, error) from error
         file.release()
 
 

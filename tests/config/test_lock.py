@@ -349,3 +349,44 @@ def test_a26_a_timeout_writes_nothing(
     after = file.read_bytes(), file.stat(), runtime.snapshot(), runtime._segment.revision()
     assert after == before
     assert holder.ask() == "done"
+
+
+def test_interrupts_at_random_instants_of_updates_leave_no_lock_behind(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """A Ctrl-C ends one update, and nobody else's: no lock, turn or delivery stays taken."""
+    child = processes.start(
+        """
+        import random, threading
+        from pix_shm._config import lock
+        dice = random.Random(1)
+        section = pix_shm.sections.io
+        told, wrong = [], []
+        pix_shm.on_config_change(told.append)
+        runtime = pix_shm.runtime()
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        for round in range(250):
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, dice.random() * 0.004 + 1e-6)
+                    while True:
+                        pix_shm.update_config(section, lambda v: {"timeoutSec": v.timeout_sec + 1})
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                pass
+            left = runtime._turns._holder, runtime._listeners._deliverer, runtime._committing
+            if left != (None, None, None):
+                wrong.append((round, *left))
+            told.clear()
+            pix_shm.update_config(section, {"timeoutSec": round + 1000 + dice.random()})
+            if not told:
+                wrong.append((round, "nobody was told"))
+        say(wrong[:3])
+        hear()
+        """
+    )
+    assert child.hear() == "[]"
+    processes.run("pix_shm.update_config(pix_shm.sections.io, {'timeoutSec': 7}, timeout=20)")
+    child.say()
+    assert child.finish() == ""

@@ -432,3 +432,25 @@ def test_a_path_that_goes_on_behind_a_field_is_refused(
         runtime.reset(collapse, path)
     runtime.reset(collapse, "tools.")  # the empty key, and no other
     assert json.loads(file.read_text())["collapse"] == {"delaySec": 3, "tools": {"a": False}}
+
+
+def test_a_commit_between_revision_and_file_is_not_missed(
+    agent_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers load the revision before the file: what comes in between is read at the next call."""
+    reader, writer = Runtime(agent_dir), Runtime(agent_dir)
+    writer.update(io, {"timeoutSec": 1})
+    assert reader.get(io).timeout_sec == 1
+    writer.update(io, {"timeoutSec": 2})
+    read, commits = reader._read, [3]
+
+    def read_and_then_commit(*arguments: Any) -> Any:
+        view = read(*arguments)
+        if commits:
+            writer.update(io, {"timeoutSec": commits.pop()})
+        return view
+
+    monkeypatch.setattr(reader, "_read", read_and_then_commit)
+    reader.get(io)
+    assert commits == []
+    assert reader.get(io).timeout_sec == 3

@@ -15,10 +15,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from mutants.config import MUTANTS
+from mutants import config, migration
 from mutants.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+MUTANTS = [*config.MUTANTS, *migration.MUTANTS]
 PATIENCE = 300  # seconds; a mutant that hangs its tests is noticed by that
 
 
@@ -36,7 +37,7 @@ def copy_tree(target: Path) -> None:
 
 def run_tests(tree: Path, tests: str) -> tuple[bool, str]:
     """Whether the tests pass, and the last line that says so."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--benchmark-skip", *tests.split(" ", 2)]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--benchmark-skip", *tests.split()]
     try:
         done = subprocess.run(
             command, cwd=tree, capture_output=True, text=True, timeout=PATIENCE, check=False
