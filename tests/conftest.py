@@ -28,8 +28,11 @@ def _real_agent_directory() -> list[tuple[str, int, int, int]]:
     return found
 
 
-# Started by nohup, the suite would pass an ignored hangup on to processes that are to die of one.
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# Started in the background, or by nohup, the suite would pass ignored signals on to processes that
+# are to die of them.
+for _number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(_number, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
