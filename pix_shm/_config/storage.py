@@ -34,6 +34,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _HOPS = 40  # as the kernel's own limit
 _READ_TRIES = 5
+_VANISHING_TRIES, _VANISHING_PAUSE = 10, 0.005  # seconds
 _READ_ONLY = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 
 _PASSING = frozenset((errno.EACCES, errno.EPERM, errno.EBUSY))
@@ -362,6 +363,7 @@ def write_error(path: str, cause: OSError) -> ConfigWriteError:
 
 def _lock_target(path: str, deadline: float, tried: list[LockedFile]) -> None:
     """Lock what is behind ``path``: the last of ``tried`` then."""
+    vanished = 0
     while True:
         try:
             target = resolve(path)
@@ -369,6 +371,11 @@ def _lock_target(path: str, deadline: float, tried: list[LockedFile]) -> None:
             _make_directories(directory)
             lock = DirectoryLock(directory)
         except OSError as error:
+            # Somebody is moving directories about: what was just there is there again in a moment.
+            vanished += 1
+            if isinstance(error, FileNotFoundError) and vanished < _VANISHING_TRIES:
+                time.sleep(_VANISHING_PAUSE)
+                continue
             raise write_error(path, error) from error
         file = LockedFile(target, lock, deadline)
         tried.append(file)
