@@ -162,7 +162,11 @@ def name_of(directory: Path | str) -> str:
 
 def remove_segment(directory: Path | str) -> None:
     """Remove segment and semaphore of an agent directory, as a clean-up script or a logout does."""
-    name = name_of(directory)
+    remove_named(name_of(directory))
+
+
+def remove_named(name: str) -> None:
+    """Remove segment and semaphore of a name, whatever became of the directory."""
     for unlink in (posix_ipc.unlink_shared_memory, posix_ipc.unlink_semaphore):
         with contextlib.suppress(posix_ipc.ExistentialError, posix_ipc.PermissionsError):
             unlink(name)

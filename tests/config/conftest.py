@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from processes import remove_segment
+from processes import name_of, remove_named
 
 from pix_shm._config.runtimes import Runtime
 
@@ -26,12 +26,12 @@ def runtime(agent_dir: Path) -> Runtime:
 @pytest.fixture
 def runtime_of() -> Iterator[Callable[[Path], Runtime]]:
     """Makes runtimes of further agent directories, and removes their segments in the end."""
-    made: list[Path] = []
+    made: list[str] = []  # names: a directory may be moved
 
     def make(directory: Path) -> Runtime:
-        made.append(directory)
+        made.append(name_of(directory))
         return Runtime(directory)
 
     yield make
-    for directory in made:
-        remove_segment(directory)
+    for name in made:
+        remove_named(name)
