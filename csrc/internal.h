@@ -45,7 +45,7 @@ int slot_seize(struct pix_segment *segment, unsigned first, unsigned end);
 void slot_let_go(struct pix_segment *segment, unsigned slot);
 void slot_reap(struct pix_segment *segment);
 
-/* leases.c: sums. lease_recount wants the lock word, lease_sum nothing. */
+/* leases.c: sums. lease_recount and lease_clear want the lock word, the others nothing. */
 struct lease_sum {
     uint64_t activities;
     uint64_t blocks;
@@ -64,7 +64,6 @@ int revision_raise(struct pix_layout *map, uint64_t known_revision);
 /* segment.c: is this still the segment of its name, and the descriptor still ours? PIX_OK,
  * PIX_RETIRED or PIX_STALE. segment_check also marks a retired one so, which readers leave to
  * others. */
-bool segment_has_name(const struct pix_segment *segment);
 int segment_look(struct pix_segment *segment, bool by_name);
 int segment_check(struct pix_segment *segment, bool by_name);
 void segment_leave(struct pix_segment *segment);

@@ -58,6 +58,16 @@ static bool is_ours(const struct pix_segment *segment, struct stat *status)
            status->st_dev == segment->device && status->st_ino == segment->inode;
 }
 
+/* Does the name still lead to this segment? A name that cannot be looked at says nothing against
+ * it. */
+static bool has_name(const struct pix_segment *segment)
+{
+    struct stat status;
+    if (sys_shm_stat(segment->name, &status) < 0)
+        return errno != ENOENT;
+    return status.st_dev == segment->device && status.st_ino == segment->inode;
+}
+
 /* Is there memory behind every page that we touch? Touching a hole takes a page, and where there is
  * none is a SIGBUS, for readers as well. */
 static bool has_memory(const struct stat *status)
@@ -121,7 +131,7 @@ static int settle(struct pix_segment *segment, uint64_t known_revision, bool mad
     if (sys_byte_lock(segment->descriptor, PIX_START_BYTE) < 0)
         return errno == EAGAIN || errno == EACCES ? PIX_STARTING : PIX_SYSTEM;
     int result;
-    if (!segment_has_name(segment) || !is_ours(segment, &status)) {
+    if (!has_name(segment) || !is_ours(segment, &status)) {
         result = PIX_ABSENT; /* whoever was here before us removed it */
     } else if (segment->map != NULL && verify_content(segment->map) == PIX_OK) {
         result = is_retired(segment->map) ? PIX_ABSENT : PIX_OK;
@@ -254,16 +264,6 @@ const void *pix_memory(pix_segment *segment)
     return segment->map;
 }
 
-/* Does the name still lead to this segment? A name that cannot be looked at says nothing against
- * it. */
-bool segment_has_name(const struct pix_segment *segment)
-{
-    struct stat status;
-    if (sys_shm_stat(segment->name, &status) < 0)
-        return errno != ENOENT;
-    return status.st_dev == segment->device && status.st_ino == segment->inode;
-}
-
 /* Is this the segment that new processes find? Looking by name also notices one that was moved
  * away. */
 int segment_look(struct pix_segment *segment, bool by_name)
@@ -273,7 +273,7 @@ int segment_look(struct pix_segment *segment, bool by_name)
         segment_leave(segment);
         return PIX_STALE;
     }
-    return status.st_nlink > 0 && (!by_name || segment_has_name(segment)) ? PIX_OK : PIX_RETIRED;
+    return status.st_nlink > 0 && (!by_name || has_name(segment)) ? PIX_OK : PIX_RETIRED;
 }
 
 int segment_check(struct pix_segment *segment, bool by_name)
