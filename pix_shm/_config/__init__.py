@@ -3,7 +3,8 @@
 The functions here speak of the default agent directory; :class:`Runtime` does of any. Modules know
 only what stands before them: ``document`` (JSON without loss), ``sections`` (types and rules),
 ``edits`` (what an update changes), ``migrations`` (of older documents), ``lock`` and ``storage``
-(the file), ``sidecar`` (the legacy ``optimizer.json``), ``snapshot``, ``changes``, ``runtimes``.
+(the file), ``sidecar`` (the legacy ``optimizer.json``), ``snapshot``, ``view`` (one reading of it
+all), ``changes``, ``runtimes``.
 """
 
 from __future__ import annotations

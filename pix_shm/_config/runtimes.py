@@ -20,9 +20,9 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from pix_shm._config import document as documents
 from pix_shm._config import sidecar as sidecars
@@ -34,15 +34,14 @@ from pix_shm._config.edits import Edit, apply, model_edits, patch_edits, reset_e
 from pix_shm._config.migrations import migrated
 from pix_shm._config.sections.model import Model, Section
 from pix_shm._config.sidecar import NO_SIDECAR, Sidecar
-from pix_shm._config.snapshot import Snapshot, changed_paths, resolve_root
+from pix_shm._config.snapshot import Snapshot, changed_paths
 from pix_shm._config.turns import Turns
+from pix_shm._config.view import Source, View, identity, nothing
 from pix_shm.errors import (
     ConfigError,
     ConfigLockError,
-    ConfigParseError,
     ConfigValueError,
     ConfigWriteError,
-    UnsupportedVersionError,
 )
 from pix_shm.logs import logger
 from pix_shm.paths import agent_directory
@@ -63,38 +62,6 @@ _IMMEDIATE_SECONDS = 5.0  # for another thread's delivery, before a new listener
 _thread = threading.local()
 
 
-@dataclass(frozen=True)
-class _View:
-    """What is known of the file and of the sidecar, and what follows from them."""
-
-    snapshot: Snapshot
-    document: Document
-    data: bytes
-    fingerprint: storage.Fingerprint | None
-    """``None`` where the file could not be read."""
-    conditions: tuple[ConfigDiagnostic, ...] = ()
-    failure: OSError | None = None
-    """Why it could not be read."""
-    sidecar: Sidecar = NO_SIDECAR
-
-    @property
-    def identity(self) -> storage.Fingerprint | None:
-        """What the segment knows this config by, see :func:`_identity`."""
-        if self.fingerprint is None:
-            return None
-        return _identity(self.fingerprint, self.document.root, self.sidecar)
-
-    @property
-    def outdated(self) -> bool:
-        """Whether migrating would change the file."""
-        root = self.document.root
-        if root is None or self.document.problem is not None:
-            return False
-        if self.sidecar.imports(root):
-            return True
-        return not documents.blank(self.data) and migrated(root) is not root
-
-
 class Runtime:
     """The config of one agent directory, in this process.
 
@@ -105,10 +72,8 @@ class Runtime:
         directory = agent_directory(agent_dir)
         self.path = os.path.join(directory, "pix.json")
         """The file, whether it exists or not; symbolic links below the directory unresolved."""
-        self._sidecar = os.path.join(directory, sidecars.NAME)
-        # What this process migrated: what was wrong with it stays listed, and what gave way to the
-        # file's own values is logged once no lock is held.
-        self._imported = NO_SIDECAR
+        self._source = Source(self.path, os.path.join(directory, sidecars.NAME))
+        # What gave way to the file's own values: logged once no lock is held.
         self._discarded: tuple[str, ...] = ()
         self._closed = False
         self._diagnostics = Diagnostics()
@@ -117,14 +82,13 @@ class Runtime:
         self._view_lock = threading.RLock()
         self._listeners = Listeners(self.path, self._diagnostics)
         self._unflushed = False
-        sections, _ = resolve_root({})
-        self._view = _View(Snapshot(0, **sections), Document(), b"", None)
+        self._view = nothing()
         self._told: Snapshot | None = None
         # What an update of this process started from, from before its file is in place until its
         # change is queued: whoever finds that file meanwhile must not announce it as another's.
         self._committing: Snapshot | None = None
         # What the hot path reads: the sections are in place before the revision that says so.
-        self._sections = sections
+        self._sections = self._view.snapshot.sections()
         self._seen = -1
         self._due = 0.0
         _runtimes.add(self)
@@ -254,7 +218,7 @@ class Runtime:
         view = self._refresh()
         delivery = None
         try:
-            self._writable(view)
+            view.writable(self.path)
             if view.outdated or view.sidecar.importable:
                 with self._turn(deadline):
                     delivery = self._commit(None, None, deadline)
@@ -366,88 +330,24 @@ class Runtime:
 
     # --- within ---------------------------------------------------------------------------------
 
-    def _refresh(self, file: storage.LockedFile | None = None, force: bool = False) -> _View:
+    def _refresh(self, file: storage.LockedFile | None = None, force: bool = False) -> View:
         """Bring the view up to date with revision and file."""
         with self._view_lock:
             for _ in range(_SETTLE_TRIES):
                 seen = self._segment.revision()
-                view = self._read(file, force)
-                identity = view.identity
-                if identity is None or identity == self._view.identity:
+                view = self._source.read(self._view, file, force)
+                found = view.identity
+                if found is None or found == self._view.identity:
                     break
-                noticed = self._segment.notice_config(identity)
+                noticed = self._segment.notice_config(found)
                 # Another revision than ours in between may stand for a file that we did not read.
-                if noticed == seen or self._is_current(view):
+                if noticed == seen or self._source.is_current(view):
                     seen = noticed
                     break
             self._adopt(view, seen)
             return self._view
 
-    def _read(self, file: storage.LockedFile | None, force: bool) -> _View:
-        known = self._view
-        # Before the file: whoever migrates fills the file first, and in between both have it all.
-        sidecar = sidecars.read(self._sidecar, None if force else known.sidecar)
-        seen = known.fingerprint if sidecar is known.sidecar and not force else None
-        try:
-            if file is not None:
-                content = file.read()
-            elif seen is not None and storage.fingerprint(self.path) == seen:
-                return known
-            else:
-                content = storage.read(self.path)
-        except OSError as error:
-            message = error.strerror or "cannot be read"
-            condition = ConfigDiagnostic("READ_FAILED", "error", self.path, message, error)
-            return replace(known, fingerprint=None, conditions=(condition,), failure=error)
-        same = known.data == content.data and known.fingerprint is not None
-        if same and known.fingerprint == content.fingerprint and known.sidecar == sidecar:
-            return known
-        document = known.document if same else documents.parse(content.data)
-        return self._view_of(document, content, sidecar)
-
-    def _view_of(self, document: Document, content: storage.Content, sidecar: Sidecar) -> _View:
-        conditions = self._conditions(document, content.mode, sidecar)
-        snapshot = self._view.snapshot  # the last good one, where this file has no reading
-        root = document.root
-        if root is not None:
-            sections, invalid = resolve_root(apply(root, sidecar.imports(root)))
-            snapshot = snapshot.with_sections(sections)
-            legacy = (*sidecar.conditions(root), *self._imported.conditions(root))
-            conditions = (*conditions, *invalid, *legacy)
-        return _View(
-            snapshot, document, content.data, content.fingerprint, conditions, sidecar=sidecar
-        )
-
-    def _conditions(
-        self, document: Document, mode: int, sidecar: Sidecar
-    ) -> tuple[ConfigDiagnostic, ...]:
-        found: list[ConfigDiagnostic] = []
-        if sidecar.problem is not None:
-            message = f"left as it is, and not used: {sidecar.problem}"
-            found.append(ConfigDiagnostic("MIGRATION_FAILED", "warning", self._sidecar, message))
-        if document.problem is not None:
-            message = str(document.problem)
-            found.append(ConfigDiagnostic("PARSE_ERROR", "error", self.path, message))
-        if document.unsupported_version:
-            message = "written by a newer version; read as well as possible, never changed"
-            found.append(
-                ConfigDiagnostic("UNSUPPORTED_CONFIG_VERSION", "error", self.path, message)
-            )
-        if mode & 0o022:
-            message = "others may write this file, which decides what commands run"
-            found.append(ConfigDiagnostic("UNSAFE_PERMISSIONS", "warning", self.path, message))
-        return tuple(found)
-
-    def _is_current(self, view: _View) -> bool:
-        try:
-            return (
-                storage.fingerprint(self._sidecar) == view.sidecar.fingerprint
-                and storage.fingerprint(self.path) == view.fingerprint
-            )
-        except OSError:
-            return False
-
-    def _adopt(self, view: _View, revision: int) -> None:
+    def _adopt(self, view: View, revision: int) -> None:
         self._view = replace(view, snapshot=view.snapshot.at(revision))
         if self._told is None:
             self._told = self._view.snapshot
@@ -486,7 +386,7 @@ class Runtime:
             self._note_lock(file.lock.refusal)
             with self._view_lock:
                 base = self._refresh(file)
-            root = migrated(self._writable(base))
+            root = migrated(base.writable(self.path))
             imports = base.sidecar.imports(root)
             whole = apply(root, imports)
             if edit is not None:
@@ -507,10 +407,13 @@ class Runtime:
             try:
                 content = file.replace(documents.serialize(edited))
                 sidecar = self._archive(base)
-                identity = _identity(content.fingerprint, edited, sidecar)
-                revision = self._segment.publish_config(identity)
+                revision = self._segment.publish_config(
+                    identity(content.fingerprint, edited, sidecar)
+                )
                 with self._view_lock:
-                    self._adopt(self._view_of(Document(edited), content, sidecar), revision)
+                    last = self._view.snapshot
+                    view = self._source.view(Document(edited), content, sidecar, last)
+                    self._adopt(view, revision)
                     origin: Origin = "migration" if edit is None else "api"
                     delivery = self._announce_own(base.snapshot, origin, source)
             finally:
@@ -519,7 +422,7 @@ class Runtime:
         self._diagnostics.set("migration", None)
         return delivery
 
-    def _archive(self, base: _View) -> Sidecar:
+    def _archive(self, base: View) -> Sidecar:
         """Set aside the sidecar that was migrated, if there is one; returns what is there then.
 
         Whatever happens here, the file has been written, and reads the same without the sidecar.
@@ -528,38 +431,19 @@ class Runtime:
         if not sidecar.importable:
             return sidecar
         try:
-            sidecars.archive(self._sidecar, sidecar)
+            sidecars.archive(self._source.sidecar, sidecar)
         except OSError as error:
             message = f"taken over, but cannot be renamed: {error.strerror}"
             condition = ConfigDiagnostic(
-                "MIGRATION_FAILED", "warning", self._sidecar, message, error
+                "MIGRATION_FAILED", "warning", self._source.sidecar, message, error
             )
             self._diagnostics.set("archive", condition)
             return sidecar
         self._diagnostics.set("archive", None)
-        left = sidecars.read(self._sidecar, None)
+        left = sidecars.read(self._source.sidecar, None)
         if left is NO_SIDECAR:
-            self._imported, self._discarded = sidecar, sidecar.discarded(root)
+            self._source.imported, self._discarded = sidecar, sidecar.discarded(root)
         return left
-
-    def _writable(self, view: _View) -> dict[str, Json]:
-        """Return the root of a document that may be replaced, or raise why it may not."""
-        if view.failure is not None:
-            raise storage.write_error(self.path, view.failure) from view.failure
-        problem = view.document.problem
-        if problem is not None or view.document.root is None:
-            line, column = (problem.line, problem.column) if problem else (0, 0)
-            raise ConfigParseError(
-                f"{self.path}: {problem}; repair the file or set it aside",
-                path=self.path,
-                line=line,
-                column=column,
-            )
-        if view.document.unsupported_version:
-            raise UnsupportedVersionError(
-                f"{self.path}: written by a newer version, and not changed by this one"
-            )
-        return view.document.root
 
     def _note_lock(self, refusal: OSError | None) -> None:
         message = "its directory cannot be locked: exclusion rests on pix.json.lock alone"
@@ -610,7 +494,7 @@ class Runtime:
         discarded, self._discarded = self._discarded, ()
         for path in discarded:
             message = "%s: not taken over, since %s has another value: %s"
-            logger().warning(message, self._sidecar, self.path, path)
+            logger().warning(message, self._source.sidecar, self.path, path)
         if delivery is None:
             return None
         self._listeners.deliver(delivery, deadline)
@@ -628,20 +512,6 @@ class Runtime:
 def _deadline(timeout: float) -> float:
     """When a wait of so many seconds ends, by ``time.monotonic()``; endless ones are finite."""
     return monotonic() + min(timeout, threading.TIMEOUT_MAX / 2)
-
-
-def _identity(
-    fingerprint: storage.Fingerprint, root: dict[str, Json] | None, sidecar: Sidecar
-) -> storage.Fingerprint:
-    """Return the identity of a config: its file's, and the sidecar's where that contributes.
-
-    Once the file has all that the sidecar says, it is known by itself, so that a migration is one
-    revision: renaming the sidecar after it is none.
-    """
-    if root is None or not sidecar.imports(root):
-        return fingerprint
-    mixed = tuple(a ^ b for a, b in zip(fingerprint, sidecar.fingerprint, strict=True))
-    return cast("storage.Fingerprint", mixed)
 
 
 def _edit_of(section: Section[M], patch: Patch | Updater[M]) -> _Edit:

@@ -442,7 +442,7 @@ def test_a_commit_between_revision_and_file_is_not_missed(
     writer.update(io, {"timeoutSec": 1})
     assert reader.get(io).timeout_sec == 1
     reader._due = 0.0  # time to look around
-    read, commits = reader._read, [3]
+    read, commits = reader._source.read, [3]
 
     def read_and_then_commit(*arguments: Any) -> Any:
         view = read(*arguments)
@@ -450,7 +450,7 @@ def test_a_commit_between_revision_and_file_is_not_missed(
             writer.update(io, {"timeoutSec": commits.pop()})
         return view
 
-    monkeypatch.setattr(reader, "_read", read_and_then_commit)
+    monkeypatch.setattr(reader._source, "read", read_and_then_commit)
     reader.get(io)
     assert commits == []
     assert reader.get(io).timeout_sec == 3

@@ -10,6 +10,7 @@ EDITS = "pix_shm/_config/edits.py"
 LOCK = "pix_shm/_config/lock.py"
 RUNTIMES = "pix_shm/_config/runtimes.py"
 STORAGE = "pix_shm/_config/storage.py"
+VIEW = "pix_shm/_config/view.py"
 
 MUTANTS = [
     Mutant(
@@ -90,15 +91,15 @@ MUTANTS = [
     ),
     Mutant(
         "what cannot be parsed is never overwritten",
-        RUNTIMES,
-        "        if problem is not None or view.document.root is None:\n",
+        VIEW,
+        "        if problem is not None or self.document.root is None:\n",
         "        if False:\n",
         "tests/config/test_field_cases_a.py tests/config/test_updates.py",
     ),
     Mutant(
         "a newer version is never written",
-        RUNTIMES,
-        "        if view.document.unsupported_version:\n            raise Unsup",
+        VIEW,
+        "        if self.document.unsupported_version:\n            raise Unsup",
         "        if False:\n            raise Unsup",
         "tests/config/test_updates.py",
     ),
@@ -134,9 +135,9 @@ MUTANTS = [
         "readers load the revision before the file",
         RUNTIMES,
         """                seen = self._segment.revision()
-                view = self._read(file, force)
+                view = self._source.read(self._view, file, force)
 """,
-        """                view = self._read(file, force)
+        """                view = self._source.read(self._view, file, force)
                 seen = self._segment.revision()
 """,
         "tests/config/test_updates.py",

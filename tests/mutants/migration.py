@@ -8,6 +8,7 @@ RUNTIMES = "pix_shm/_config/runtimes.py"
 SIDECAR = "pix_shm/_config/sidecar.py"
 STORAGE = "pix_shm/_config/storage.py"
 MIGRATIONS = "pix_shm/_config/migrations.py"
+VIEW = "pix_shm/_config/view.py"
 
 TESTS = "tests/config/test_migration.py"
 
@@ -27,11 +28,13 @@ MUTANTS = [
         "one revision, when file and sidecar are in place",
         RUNTIMES,
         """                sidecar = self._archive(base)
-                identity = _identity(content.fingerprint, edited, sidecar)
-                revision = self._segment.publish_config(identity)
+                revision = self._segment.publish_config(
+                    identity(content.fingerprint, edited, sidecar)
+                )
 """,
-        """                identity = _identity(content.fingerprint, edited, base.sidecar)
-                revision = self._segment.publish_config(identity)
+        """                revision = self._segment.publish_config(
+                    identity(content.fingerprint, edited, base.sidecar)
+                )
                 sidecar = self._archive(base)
 """,
         f"{TESTS} -k canonical",
@@ -64,21 +67,21 @@ MUTANTS = [
     ),
     Mutant(
         "the sidecar shows through",
-        RUNTIMES,
+        VIEW,
         "resolve_root(apply(root, sidecar.imports(root)))",
         "resolve_root(root)",
         f"{TESTS} -k reading",
     ),
     Mutant(
         "an edit of the sidecar is noticed",
-        RUNTIMES,
+        VIEW,
         "    if root is None or not sidecar.imports(root):\n",
         "    if True:\n",
         f"{TESTS} -k one_revision",
     ),
     Mutant(
         "a sidecar that adds nothing is no revision",
-        RUNTIMES,
+        VIEW,
         "    if root is None or not sidecar.imports(root):\n",
         "    if root is None:\n",
         f"{TESTS} -k adds_nothing",
@@ -121,8 +124,8 @@ MUTANTS = [
     Mutant(
         "the first write migrates",
         RUNTIMES,
-        "            root = migrated(self._writable(base))\n",
-        "            root = self._writable(base)\n",
+        "            root = migrated(base.writable(self.path))\n",
+        "            root = base.writable(self.path)\n",
         f"{TESTS} -k first_write",
     ),
     Mutant(
