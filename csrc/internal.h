@@ -61,6 +61,9 @@ void lease_clear(struct pix_layout *map, unsigned slot);
 uint64_t revision_believed(uint64_t known_revision);
 int revision_raise(struct pix_layout *map, uint64_t known_revision);
 
+/* changes.c: wakes whoever waits for a change that was just stored */
+void changes_tell(struct pix_layout *map);
+
 /* segment.c: is this still the segment of its name, and the descriptor still ours? PIX_OK,
  * PIX_RETIRED or PIX_STALE. segment_check also marks a retired one so, which readers leave to
  * others. */

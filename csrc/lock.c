@@ -93,13 +93,15 @@ static bool steal(struct pix_segment *segment, uint64_t word, uint64_t mine)
 int lock_take(struct pix_segment *segment, unsigned slot, uint64_t *deadline_ns)
 {
     uint64_t mine = name_of(segment, slot);
-    for (unsigned spin = 0; spin < SPINS; spin++) {
-        if (take_now(segment, mine))
-            return PIX_OK;
-        pause_a_little();
-    }
-    uint64_t deadline = deadline_of(deadline_ns);
     for (;;) {
+        /* After each slice as well: beside others who take it again and again, a single look finds
+         * it taken nearly every time, for all of the time there is. */
+        for (unsigned spin = 0; spin < SPINS; spin++) {
+            if (take_now(segment, mine))
+                return PIX_OK;
+            pause_a_little();
+        }
+        uint64_t deadline = deadline_of(deadline_ns);
         uint64_t word = atomic_load_explicit(&segment->map->lock, memory_order_relaxed);
         if (word == 0 ? swap(segment, 0, mine) : steal(segment, word, mine))
             return PIX_OK;
@@ -124,4 +126,7 @@ void lock_drop(struct pix_segment *segment)
         waiting |= atomic_load_explicit(&map->waiting[i], memory_order_relaxed);
     if (waiting != 0 && segment->semaphore != NULL)
         sys_sem_post_if_zero(segment->semaphore);
+    /* Here, so that no change can forget it: whoever took the lock took it to change something, or
+     * made right on the way what a dead owner had left. */
+    changes_tell(map);
 }

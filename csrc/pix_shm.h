@@ -29,6 +29,15 @@
  * both as one. The named semaphore is no lock: it is where those who wait for the word sleep, and a
  * lost or stray post costs at most one slice of sleep (PIX_SLICE_MS).
  *
+ * SLEEPING UNTIL SOMETHING CHANGES
+ *
+ * `changes` is a futex word: it grows after every change of summary or revision, when the lock is
+ * free again, and its lowest bit says that somebody sleeps there. Those who wait for a change read
+ * it first, then what they wait for, then sleep in pix_wait() unless it has grown. Sleeping is the
+ * only thing for which a reader writes to the segment, and the bit the only thing it writes. A
+ * writer that dies between a change and the word leaves the sleepers asleep until somebody else
+ * changes something: so nobody sleeps for longer than PIX_LOOK_MS without looking.
+ *
  * WHAT READERS MAY RELY ON
  *
  * Readers take no lock, own no slot and write nothing. `summary` and `revision` are single aligned
@@ -50,7 +59,7 @@
 /* cdef: begin */
 /* Sizes and limits. The layout number is in the segment and, hashed, in its name. */
 enum {
-    PIX_LAYOUT = 1,
+    PIX_LAYOUT = 2,
     PIX_SIZE = 1048576,    /* bytes of a segment */
     PIX_AGENTS = 1000,     /* slots for agents: 0 ... PIX_AGENTS - 1 */
     PIX_SLOTS = 1024,      /* all slots; the rest is for visitors, who publish no state */
@@ -84,6 +93,7 @@ enum {
 enum {
     PIX_AT_SUMMARY = 128,
     PIX_AT_REVISION = 136,
+    PIX_AT_CHANGES = 144,
     PIX_AT_SLOTS = 12288,
     PIX_SLOT_BYTES = 832,
     PIX_SLOT_GENERATION = 0,
@@ -189,6 +199,15 @@ int pix_look(pix_segment *segment, uint64_t *summary, int *ghosts);
 /* Which agents live now, by the kernel's word: bit N % 64 of live[N / 64] for slot N. Fails with
  * RETIRED, STALE. */
 int pix_live(pix_segment *segment, uint64_t live[16]);
+
+/* Sleep until `changes` is not what the caller read any more, a signal comes, or timeout_ns have
+ * passed. May return early, and says nothing: compare and call again. Takes no lock, the mutex
+ * neither. */
+void pix_wait(pix_segment *segment, uint32_t changes, uint64_t timeout_ns);
+
+/* Make all who sleep in pix_wait look, though nothing has changed. One that is about to sleep may
+ * miss it. */
+void pix_wake(pix_segment *segment);
 /* cdef: end */
 
 /* ------------------------------------------------------------------------------------------------
@@ -238,7 +257,8 @@ struct pix_layout {
 
     _Atomic uint64_t summary;
     _Atomic uint64_t revision;
-    uint64_t padding_c[6];
+    _Atomic uint32_t changes; /* of either, times 2; bit 0: somebody sleeps here */
+    uint32_t padding_c[11];
 
     uint64_t activities; /* sums over the used slots, not cut at PIX_COUNT_MAX */
     uint64_t blocks;
@@ -280,6 +300,7 @@ _Static_assert(offsetof(struct pix_slot, details) == PIX_SLOT_DETAILS, "layout")
 _Static_assert(offsetof(struct pix_layout, lock) == 64, "layout");
 _Static_assert(offsetof(struct pix_layout, summary) == PIX_AT_SUMMARY, "layout");
 _Static_assert(offsetof(struct pix_layout, revision) == PIX_AT_REVISION, "layout");
+_Static_assert(offsetof(struct pix_layout, changes) == PIX_AT_CHANGES, "layout");
 _Static_assert(offsetof(struct pix_layout, rank) == 4096, "layout");
 _Static_assert(offsetof(struct pix_layout, slot) == PIX_AT_SLOTS, "layout");
 _Static_assert(sizeof(struct pix_layout) <= PIX_SIZE, "layout");

@@ -99,8 +99,10 @@ int pix_commit(pix_segment *segment, const uint64_t identity[IDENTITY_WORDS], in
     }
     /* A stopped process must not keep others from hearing of a change: rather one revision too
      * many. */
-    if (result == PIX_BUSY || result == PIX_FULL || result == PIX_SYSTEM)
+    if (result == PIX_BUSY || result == PIX_FULL || result == PIX_SYSTEM) {
         result = advance(segment->map, !if_new || !is_known(segment->map, identity), known_revision,
                          revision);
+        changes_tell(segment->map);
+    }
     return result;
 }

@@ -285,6 +285,7 @@ int segment_check(struct pix_segment *segment, bool by_name)
          * be. */
         atomic_fetch_or_explicit(&segment->map->summary, PIX_RETIRED_MASK, memory_order_release);
         atomic_fetch_or_explicit(&segment->map->revision, PIX_RETIRED_MASK, memory_order_release);
+        changes_tell(segment->map);
     }
     return result;
 }

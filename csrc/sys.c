@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -173,6 +175,19 @@ void sys_sem_wait_until(sem_t *semaphore, uint64_t deadline_ns)
     struct timespec deadline = timespec_of(deadline_ns);
     /* Woken, timed out or interrupted: the caller looks at the lock word in each case. */
     (void)sem_clockwait(semaphore, CLOCK_MONOTONIC, &deadline);
+}
+
+void sys_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns)
+{
+    struct timespec timeout = timespec_of(timeout_ns);
+    /* Not the private kind: the word is shared. Woken, timed out, interrupted, or the word is
+     * another: the caller looks in each case. */
+    (void)syscall(SYS_futex, word, FUTEX_WAIT, expected, &timeout, NULL, 0);
+}
+
+void sys_futex_wake_all(_Atomic uint32_t *word)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); /* nothing can fail */
 }
 
 uint64_t sys_clock_ns(void)

@@ -7,6 +7,7 @@
 #define PIX_SYS_H
 
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +38,10 @@ sem_t *sys_sem_open(const char *name); /* an existing, trustworthy one, or NULL 
 void sys_sem_close(sem_t *semaphore);
 void sys_sem_post_if_zero(sem_t *semaphore);
 void sys_sem_wait_until(sem_t *semaphore, uint64_t deadline_ns); /* may return early */
+
+/* Sleep while the word is `expected`, at most timeout_ns; may return early. */
+void sys_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns);
+void sys_futex_wake_all(_Atomic uint32_t *word);
 
 uint64_t sys_clock_ns(void); /* monotonic */
 uint64_t

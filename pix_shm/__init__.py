@@ -10,6 +10,7 @@ from pix_shm._version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pix_shm import aio as aio
     from pix_shm import collapse as collapse
     from pix_shm import compaction as compaction
     from pix_shm import io as io
@@ -118,6 +119,8 @@ if TYPE_CHECKING:
     from pix_shm.polling import poll as poll
     from pix_shm.reader import AgentInfo as AgentInfo
     from pix_shm.reader import State as State
+    from pix_shm.states import on_state_change as on_state_change
+    from pix_shm.waiting import wait as wait
 
 _HOMES = {
     "pix_shm._config": (
@@ -162,9 +165,11 @@ _HOMES = {
     "pix_shm.events": ("EventBus",),
     "pix_shm.polling": ("poll",),
     "pix_shm.reader": ("AgentInfo", "State"),
+    "pix_shm.states": ("on_state_change",),
+    "pix_shm.waiting": ("wait",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_SUBMODULES = ("collapse", "compaction", "io", "sections", "testing")
+_SUBMODULES = ("aio", "collapse", "compaction", "io", "sections", "testing")
 
 __all__ = ["__version__", *_SUBMODULES, *_HOME_OF]
 

@@ -24,8 +24,9 @@ from pix_shm._core import lib
 from pix_shm.errors import SegmentError
 from pix_shm.events import STATE, STATE_REQUEST, EventBus
 from pix_shm.paths import adopt_directory, default_directory
+from pix_shm.polling import add_look
 from pix_shm.reader import AgentInfo, Reader, State, live_agents, name_of_state
-from pix_shm.segment import SUMMARY, WAIT_SECONDS, segment_of
+from pix_shm.segment import LOOK_SECONDS, SUMMARY, WAIT_SECONDS, segment_of
 from pix_shm.text import stored
 
 TYPE_CHECKING = False
@@ -215,6 +216,8 @@ class Agent:
         self.events.owner = (self.directory, self.session)
         _everyone.pop(id(self), None)
         _telling.tell(self)
+        if _tell_change is not None:
+            _tell_change(self.directory)
 
     def _give_slot_back(self) -> None:
         mapping, self._mapping = self._mapping, None
@@ -259,6 +262,14 @@ class Agent:
                 self._segment.announce()
         if self._events:
             self._deliver()
+        if _tell_change is not None and not finalizing:
+            _tell_change(self.directory)
+
+    def _is_elsewhere(self) -> bool:
+        """Whether the segment that is used now does not show this agent, though one should."""
+        return self._mapping is not self._segment.mapping and bool(
+            self._activities or self._blocks or self._mapping is not None
+        )
 
     # --- publishing: the caller holds the lock of `_telling` -------------------------------------
 
@@ -467,10 +478,9 @@ class _Telling:
     def follow(self, segment: Segment) -> None:
         """One agent moved to a new segment: the others of this process must too."""
         for agent in everyone():
-            if agent._segment is segment and agent._mapping is not segment.mapping:
+            if agent._segment is segment and agent._is_elsewhere():
                 agent._published = 0
-                if agent._activities or agent._blocks or agent._mapping is not None:
-                    self._skipped.add(agent)
+                self._skipped.add(agent)
 
     def failed(self, agent: Agent) -> bool:
         """Whether the segment does not show what the agent holds."""
@@ -525,6 +535,30 @@ _registry = _thread.RLock()  # guards the next, and the counts of its agents
 _sessions: dict[tuple[str, str], Agent] = {}  # by directory and session
 _readers: dict[str, Reader] = {}
 _telling = _Telling()
+_tell_change: Callable[[str], object] | None = None
+
+
+def tell_changes_to(listener: Callable[[str], object]) -> None:
+    """From now on, call ``listener(directory)`` after each change of this process's agents."""
+    global _tell_change
+    _tell_change = listener
+
+
+def _look(directory: str) -> None:
+    """Have this process's leases in the segment that is used now, if some are not."""
+    for agent in everyone():
+        segment = agent._segment
+        if segment.directory == directory:
+            if segment.mapping is not None and monotonic() >= segment.due:
+                segment.look()
+            # A segment that could not be used is tried once a second: trying may take a while.
+            again = agent._failed and monotonic() >= segment.paused_until + LOOK_SECONDS
+            if again or (not agent._failed and agent._is_elsewhere()):
+                agent._published = 0
+                _telling.tell(agent)
+
+
+add_look(_look)
 
 
 def everyone() -> Iterator[Agent]:
@@ -599,7 +633,7 @@ def state() -> State:
     segment, and costs about as much as a Python call. Agents that died are left out within a
     second.
     """
-    reader = _machine or _find_machine()
+    reader = _machine or machine()
     # Reader.read(), without the cost of one more call
     segment = reader.segment
     if segment.words[SUMMARY] == reader.seen and monotonic() < reader.due:
@@ -609,7 +643,7 @@ def state() -> State:
 
 def revision() -> int:
     """Return the machine-wide config revision; compare it for *different*."""
-    segment = (_machine or _find_machine()).segment
+    segment = (_machine or machine()).segment
     number = segment.revision()
     if segment.problem is not None:
         segment.announce()
@@ -618,7 +652,7 @@ def revision() -> int:
 
 def agents() -> tuple[AgentInfo, ...]:
     """Return every live agent, in the order of slots. An agent that died is gone at once."""
-    reader = _machine or _find_machine()
+    reader = _machine or machine()
     segment = reader.segment
     mapping = None if reader.alone else segment.open(create=False)
     if mapping is not None:
@@ -769,8 +803,11 @@ def reset_agent_state(events: EventBus) -> None:
 _machine: Reader | None = None
 
 
-def _find_machine() -> Reader:
+def machine() -> Reader:
+    """Return the reader of the default agent directory."""
     global _machine
+    if _machine is not None:
+        return _machine
     directory = default_directory()
     _machine = _readers.setdefault(
         directory, Reader(segment_of(directory), lambda: _own_state(directory), _are_unshown)

@@ -153,6 +153,15 @@ class Reader:
             return self.state
         return self._refresh()
 
+    def version(self) -> int | State:
+        """Return what tells the present state from others, those with the same counts and message
+        too; compare it for *different*.
+        """
+        state = self.read()
+        if self.alone:
+            return state  # of this process alone: no word stands for it
+        return self._believed if self._haunted else self.seen
+
     def forget(self) -> None:
         """Read anew at the next call, whatever the word says."""
         self.seen = -1

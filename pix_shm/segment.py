@@ -17,8 +17,9 @@ from pix_shm._core import ffi, lib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeAlias
 
+    Moment: TypeAlias = "tuple[Mapping | None, int]"
     Identity = tuple[int, int, int, int, int]
 
 SUMMARY: int = lib.PIX_AT_SUMMARY // 8
@@ -33,6 +34,9 @@ WAIT_SECONDS: float = lib.PIX_WAIT_MS / 1000
 
 START_SECONDS = 1.0
 """How long attaching lets another process finish making the segment."""
+
+_POLL_SECONDS = 0.05
+"""How often somebody who waits for a change looks where there is no segment to sleep on."""
 
 _TRIES = 8  # each needs somebody else to have removed the segment in between
 
@@ -54,13 +58,15 @@ def segment_name(directory: str, user: int) -> str:
 class Mapping:
     """A mapped segment. The memory stays mapped while any view of it is in use."""
 
-    __slots__ = ("bytes", "handle", "words")
+    __slots__ = ("bytes", "changes", "handle", "words")
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         memory = ffi.gc(lib.pix_memory(handle), lambda _memory: lib.pix_close(handle))
         self.bytes = memoryview(ffi.buffer(memory, lib.PIX_SIZE)).toreadonly()
         self.words: memoryview[int] = self.bytes.cast("Q")
+        changes = self.bytes[lib.PIX_AT_CHANGES : lib.PIX_AT_CHANGES + 4]
+        self.changes: memoryview[int] = changes.cast("I")
 
 
 class Segment:
@@ -214,6 +220,32 @@ class Segment:
             # Made an error by a filter, or nothing can be loaded (no descriptor is free, say): it
             # must not surface in a prompt's path. The problem is listed all the same.
             pass
+
+    # --- sleeping until something changes -------------------------------------------------------
+
+    def moment(self) -> Moment:
+        """Return what :meth:`sleep` needs to miss nothing: to be taken before looking at what is
+        waited for. Opens a segment that has come into being, and never makes one.
+        """
+        mapping = self.mapping or self.open(create=False)
+        return mapping, mapping.changes[0] if mapping is not None else 0
+
+    def sleep(self, moment: Moment, seconds: float) -> None:
+        """Sleep until state or revision changed since ``moment``, at most ``seconds``; may return
+        early, as a signal makes it. What no word tells (hand edits, dead agents, a writer that died
+        before it told) wakes nobody: look around every :data:`LOOK_SECONDS`.
+        """
+        mapping, changes = moment
+        if mapping is None:
+            sleep(min(seconds, _POLL_SECONDS))
+        else:
+            lib.pix_wait(mapping.handle, changes, int(seconds * 1e9))
+
+    def wake(self) -> None:
+        """Make whoever sleeps look. One that is only about to sleep may miss it: ask again."""
+        mapping = self.mapping
+        if mapping is not None:
+            lib.pix_wake(mapping.handle)
 
     # --- the config's revision ------------------------------------------------------------------
 

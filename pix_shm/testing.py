@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 import posix_ipc
 
-from pix_shm import _config, agent, paths, segment
+from pix_shm import _config, agent, paths, segment, states
 
 
 @contextmanager
@@ -38,6 +38,7 @@ def create_isolated_runtime() -> Iterator[_config.Runtime]:
 @contextmanager
 def _as_default(directory: str) -> Iterator[_config.Runtime]:
     before = paths._default, agent._machine, _config._default, os.environ.get(paths.VARIABLE)
+    listeners, states._registered = states._registered, ()
     runtime = _config.Runtime(directory)
     try:
         os.environ[paths.VARIABLE] = paths._default = directory
@@ -47,6 +48,7 @@ def _as_default(directory: str) -> Iterator[_config.Runtime]:
     finally:
         runtime.shutdown()  # whoever still has it must not make the directory anew
         _close_agents(directory)
+        states._registered = listeners
         paths._default, agent._machine, _config._default, variable = before
         if variable is None:
             os.environ.pop(paths.VARIABLE, None)

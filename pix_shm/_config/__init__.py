@@ -17,7 +17,7 @@ from pix_shm._config.runtimes import M, Patch, Runtime, Updater
 from pix_shm._config.sections.model import Section
 from pix_shm._config.snapshot import Snapshot
 from pix_shm.paths import default_directory
-from pix_shm.polling import add_source
+from pix_shm.polling import add_look, add_source
 
 __all__ = [
     "ConfigChange",
@@ -46,10 +46,17 @@ def runtime() -> Runtime:
     return _default
 
 
-def _poll() -> int:
-    return _default.poll() if _default is not None else 0
+def _look(directory: str) -> None:
+    """Notice hand edits, and what a writer left that died before it published."""
+    if _default is not None and _default.directory == directory:
+        _default.snapshot()
 
 
+def _poll(directory: str) -> int:
+    return _default.poll() if _default is not None and _default.directory == directory else 0
+
+
+add_look(_look)
 add_source(_poll)
 
 

@@ -13,6 +13,7 @@ from pix_shm._config.diagnostics import ConfigDiagnostic, Diagnostics
 from pix_shm._config.edits import ALL_PATHS
 from pix_shm._config.snapshot import Snapshot
 from pix_shm.errors import ConfigValueError
+from pix_shm.listeners import describe
 from pix_shm.logs import logger
 
 Origin: TypeAlias = Literal["init", "command", "api", "reload", "migration", "external"]
@@ -156,10 +157,7 @@ class Listeners:
             registration.listener(change)
         except Exception as error:
             logger().warning("a config listener raised", exc_info=error)
-            name = getattr(
-                registration.listener, "__qualname__", type(registration.listener).__name__
-            )
-            message = f"the listener {name} raised {type(error).__name__}"
+            message = describe(registration.listener, error)
             condition = ConfigDiagnostic("LISTENER_FAILED", "warning", self._path, message, error)
             with self._mutex:
                 if registration in self._registered:  # it may have ended itself

@@ -24,6 +24,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
+from pix_shm import paths, polling
 from pix_shm._config import document as documents
 from pix_shm._config import sidecar as sidecars
 from pix_shm._config import storage
@@ -43,9 +44,11 @@ from pix_shm.errors import (
     ConfigValueError,
     ConfigWriteError,
 )
+from pix_shm.listeners import failures
 from pix_shm.logs import logger
 from pix_shm.paths import agent_directory
 from pix_shm.segment import REVISION, segment_of
+from pix_shm.watching import Shared, Watch
 
 M = TypeVar("M", bound=Model)
 Patch: TypeAlias = Mapping[str, Any]
@@ -69,7 +72,7 @@ class Runtime:
     """
 
     def __init__(self, agent_dir: str | os.PathLike[str] | None = None) -> None:
-        directory = agent_directory(agent_dir)
+        directory = self.directory = agent_directory(agent_dir)
         self.path = os.path.join(directory, "pix.json")
         """The file, whether it exists or not; symbolic links below the directory unresolved."""
         self._source = Source(self.path, os.path.join(directory, sidecars.NAME))
@@ -81,6 +84,7 @@ class Runtime:
         self._turns = Turns()
         self._view_lock = threading.RLock()
         self._listeners = Listeners(self.path, self._diagnostics)
+        self._watching = Shared(self._segment, self._poll_all)
         self._unflushed = False
         self._view = nothing()
         self._told: Snapshot | None = None
@@ -117,7 +121,12 @@ class Runtime:
         problem = self._segment.problem
         condition = ConfigDiagnostic("SEGMENT_UNAVAILABLE", "warning", self.path, problem or "")
         self._diagnostics.set("segment", condition if problem else None)
-        return self._diagnostics()
+        # Listeners of the state know nothing of the config, and are the default directory's.
+        failed = failures.values() if self.directory == paths._default else ()
+        return (
+            *self._diagnostics(),
+            *(ConfigDiagnostic("LISTENER_FAILED", "warning", self.path, *each) for each in failed),
+        )
 
     # --- changing -------------------------------------------------------------------------------
 
@@ -261,6 +270,7 @@ class Runtime:
         self._closed = True
         with suppress(ConfigLockError), self._turns.turn(_deadline(timeout), self.path):
             pass
+        self._watching.clear()
         self._listeners.clear()
 
     # --- listening ------------------------------------------------------------------------------
@@ -293,6 +303,29 @@ class Runtime:
             if self._committing is None:
                 self._announce(self._told, snapshot, "external", None)
                 self._told = snapshot
+
+    def watch(self) -> Watch:
+        """Have a thread call listeners for what others change, until the result is closed.
+
+        A context manager. The thread starts now, unless there is one: all who watch share it. It
+        sleeps until something changes, and looks around once a second, so that commits and leases
+        of other processes come at once, hand edits and the dead within a second. While it runs,
+        this process's leases move to the new segment where theirs was removed. Listeners run in the
+        thread: those of this runtime, and with the default agent directory those of the state too.
+        A forked child has no such thread until it asks for one; :meth:`shutdown` ends it.
+
+        Raises:
+            ConfigError: the runtime is shut down.
+        """
+        self._check_open()
+        return self._watching.watch()
+
+    def _poll_all(self) -> None:
+        if self.directory == paths._default:
+            polling.deliver(self.directory)
+        else:
+            polling.look_around(self.directory)
+        self.poll()
 
     def subscribe(
         self,
@@ -502,6 +535,7 @@ class Runtime:
 
     def _reset_after_fork(self) -> None:
         self._turns.reset_after_fork()
+        self._watching.reset_after_fork()
         self._listeners.reset_after_fork()
         self._diagnostics.reset_after_fork()
         self._view_lock = threading.RLock()

@@ -20,7 +20,7 @@ SANITIZERS = {
     "thread": (*COMMON, "-fsanitize=thread", "-Wno-tsan"),
 }
 
-PROGRAMS = ("segment", "leases", "lock", "damage", "threads")
+PROGRAMS = ("segment", "leases", "lock", "damage", "threads", "changes")
 
 
 @pytest.fixture(scope="session", params=SANITIZERS)
