@@ -56,7 +56,7 @@ MUTANTS = [
         token = segment.revision(), reader.version()
         moment = segment.moment()
 """,
-        "tests/changes/test_wait.py -k no_wake_up",
+        "tests/changes/test_wait.py -k just_before",
     ),
     Mutant(
         "whoever waits looks around",
