@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "testing.h"
 
+#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,4 +205,44 @@ TEST(an_agent_that_was_struck_off_comes_back)
     CHECK_EQUAL(slots_alive(segment), 1);
     CHECK_EQUAL(activities_in(summary_of(segment)), 1);
     pix_close(segment);
+}
+
+static void fill(sem_t *semaphore, uint64_t counters, uint32_t mark)
+{
+    char bytes[sizeof *semaphore];
+    memset(bytes, 0xa5, sizeof bytes);
+    memcpy(bytes, &counters, sizeof counters);
+    memcpy(bytes + sizeof counters, &mark, sizeof mark);
+    memcpy(semaphore, bytes, sizeof bytes);
+}
+
+/* Garbage of the right size in a file that is ours: glibc would end whoever waits or posts there.
+ */
+TEST(a_semaphore_that_is_damaged_ends_nobody)
+{
+    static const uint64_t counters[] = {
+        0, UINT64_MAX, UINT64_C(1) << 32, UINT64_C(7) << 32 | 0x7fffffff,
+        1, UINT32_MAX, 0x80000000,        UINT64_C(0xa5a5) << 48};
+    static const uint32_t marks[] = {0, 1, 0x7f, 0x81, UINT32_MAX, 0xa5a5a5a5, 0x80};
+    const char *shared_name = new_name();
+    create_semaphore(shared_name);
+    pix_segment *named = create_segment(shared_name);
+    pix_segment *other = join_segment(shared_name);
+    int slot = claim(named);
+    int others = claim(other);
+    CHECK(named->semaphore != NULL && other->semaphore != NULL);
+    for (unsigned i = 0; i < sizeof counters / sizeof *counters; i++) {
+        uint32_t mark = marks[i % (sizeof marks / sizeof *marks)];
+        named->map->lock = named->generation[slot] << 16 | ((uint64_t)slot + 1);
+        fill(other->semaphore, counters[i], mark);
+        CHECK_EQUAL(publish(other, others, 1, 0, 1), PIX_BUSY); /* has waited there */
+        named->map->waiting[0] |= UINT64_C(1) << others;
+        CHECK_EQUAL(publish(named, slot, 0, 1, 1), PIX_OK); /* has posted there */
+        fill(other->semaphore, counters[i], marks[0]);
+        pix_segment *newcomer = join_segment(shared_name);
+        CHECK(newcomer->semaphore == NULL); /* refused: it sleeps by the clock */
+        pix_close(newcomer);
+    }
+    pix_close(other);
+    pix_close(named);
 }
