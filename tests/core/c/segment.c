@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -139,6 +141,19 @@ TEST(named_pipe)
     const char *name = new_name();
     CHECK_EQUAL(mkfifo(segment_path(name), 0600), 0);
     CHECK_EQUAL(open_result(name), PIX_FOREIGN);
+}
+
+TEST(socket_of_that_name)
+{
+    const char *name = new_name();
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)strcpy(address.sun_path, segment_path(name));
+    int descriptor = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(descriptor >= 0);
+    CHECK_EQUAL(bind(descriptor, (struct sockaddr *)&address, sizeof address), 0);
+    CHECK_EQUAL(open_result(name), PIX_FOREIGN);
+    CHECK(exists(name));
+    CHECK_EQUAL(close(descriptor), 0);
 }
 
 TEST(unsuitable_sizes)
