@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from agents.support import PROMISE
+from agents.support import PATIENT, PROMISE
 from processes import Processes, eventually
 
 import pix_shm
@@ -188,30 +188,63 @@ say(seen(), len(pix_shm.agents()))
 def test_b19_multiprocessing(
     agent_dir: Path, processes: Processes, tmp_path: Path, method: str
 ) -> None:
+    """Section 4: however they are started and end, children are agents of their own, and take with
+    them what is theirs and nothing else.
+    """
     script = tmp_path / "host.py"
     script.write_text(
-        """
-import multiprocessing, sys
-import pix_shm
-
+        "import multiprocessing, os, signal, sys, time\nimport pix_shm\n"
+        + PATIENT
+        + """
 def work(number):
     agent = pix_shm.attach()
     with pix_shm.begin_agent_block(agent.events, "worker", str(number)):
+        settle(agent)
         return pix_shm.state().blocks >= 2, len(pix_shm.agents()) >= 2
+
+def end(way, told):
+    lease = pix_shm.begin_agent_block(pix_shm.attach().events, "worker", "never answered")
+    told.send(pix_shm.state().blocks)
+    if way == "raise":
+        raise SystemExit(3)
+    if way == "exit":
+        os._exit(3)
+    if way == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        signal.pause()
 
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
     agent = pix_shm.attach()
+    def shown():
+        return pix_shm.state().blocks, len(pix_shm.agents())
     with pix_shm.begin_agent_block(agent.events, "ask", "Proceed?"):
         with context.Pool(2) as pool:
             print(set(pool.map(work, range(20))), flush=True)
             pool.close()
             pool.join()
-        print(pix_shm.state().blocks, len(pix_shm.agents()), flush=True)
-        process = context.Process(target=work, args=(1,))
-        process.start()
-        process.join()
-        print(process.exitcode, pix_shm.state().blocks, len(pix_shm.agents()), flush=True)
+        print(shown(), flush=True)
+        for way in ("raise", "exit", "kill", "terminate"):
+            here, there = context.Pipe()
+            process = context.Process(target=end, args=(way, there))
+            process.start()
+            blocks = here.recv()
+            if way == "terminate":
+                process.terminate()
+            process.join()
+            until = time.monotonic() + float(sys.argv[2])
+            agents = len(pix_shm.agents())
+            while shown() != (1, 1) and time.monotonic() < until:
+                time.sleep(0.005)
+            print(way, process.exitcode, blocks, agents, shown(), flush=True)
+        with context.Pool(2) as pool:  # ends by terminating its workers
+            results = pool.imap_unordered(work, range(20))
+            print(next(results), flush=True)
+        until = time.monotonic() + float(sys.argv[2])
+        while shown() != (1, 1) and time.monotonic() < until:
+            time.sleep(0.005)
+        print(shown(), flush=True)
     print(pix_shm.state().state, flush=True)
 """
     )
@@ -220,15 +253,27 @@ if __name__ == "__main__":
         "os.execv(sys.executable, [sys.executable, *sys.argv])",
         script,
         method,
+        PROMISE,
     )
-    assert output.splitlines() == ["{(True, True)}", "1 1", "0 1 1", "idle"]
+    assert output.splitlines() == [
+        "{(True, True)}",
+        "(1, 1)",
+        "raise 3 2 1 (1, 1)",
+        "exit 3 2 1 (1, 1)",
+        "kill -9 2 1 (1, 1)",
+        "terminate -15 2 1 (1, 1)",
+        "(True, True)",
+        "(1, 1)",
+        "idle",
+    ]
 
 
 def test_b19_threads_keep_changing_leases_while_another_forks(
     agent_dir: Path, processes: Processes
 ) -> None:
     output = processes.run(
-        _PARENT
+        PATIENT
+        + _PARENT
         + """
 import threading
 stop = threading.Event()
@@ -241,6 +286,7 @@ for thread in threads:
     thread.start()
 def child():
     with pix_shm.begin_agent_block(agent.events, "child"):
+        settle(agent)
         assert agent.state() == pix_shm.State(0, 1, None), agent.state()
         assert pix_shm.state().blocks == 2, pix_shm.state()
         assert os.getpid() in [a.pid for a in pix_shm.agents()]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agents.support import PROMISE, Counting, start_agent
+from agents.support import PATIENT, PROMISE, Counting, start_agent
 from processes import Child, Processes, eventually, remove_segment
 
 import pix_shm
@@ -137,15 +137,16 @@ def test_b23_many_writers_beside_readers(agent_dir: Path, processes: Processes) 
     """Message and counts belong together also where the winner changes hands all the time."""
     writers = [
         processes.start(
-            """
-            agent = pix_shm.attach(session=sys.argv[1])
-            number = int(sys.argv[1])
-            until = time.monotonic() + 1
-            while time.monotonic() < until:
-                begin = pix_shm.begin_agent_block if number % 2 else pix_shm.begin_agent_activity
-                with begin(agent.events, "x", f"{number}" * 250):
-                    pass
-            """,
+            PATIENT
+            + """
+agent = pix_shm.attach(session=sys.argv[1])
+number = int(sys.argv[1])
+until = time.monotonic() + 1
+while time.monotonic() < until:
+    begin = pix_shm.begin_agent_block if number % 2 else pix_shm.begin_agent_activity
+    with begin(agent.events, "x", f"{number}" * 250):
+        pass
+""",
             number,
         )
         for number in range(3)
@@ -233,23 +234,26 @@ def test_the_summary_is_the_sum_of_the_agents_and_ends_at_zero(
 ) -> None:
     children = [
         processes.start(
-            """
-            number = int(sys.argv[1])
-            agent = pix_shm.attach(session=str(number))
-            say("ready")
-            hear()
-            for round in range(2000):
-                begin = pix_shm.begin_agent_block if round % 3 else pix_shm.begin_agent_activity
-                begin(agent.events, "x", str(round))()
-            kept = [pix_shm.begin_agent_activity(agent.events, "kept") for _ in range(number)]
-            kept += [pix_shm.begin_agent_block(agent.events, "kept") for _ in range(number % 3)]
-            say("kept")
-            hear()
-            for lease in kept:
-                lease()
-            say("released")
-            hear()
-            """,
+            PATIENT
+            + """
+number = int(sys.argv[1])
+agent = pix_shm.attach(session=str(number))
+say("ready")
+hear()
+for round in range(2000):
+    begin = pix_shm.begin_agent_block if round % 3 else pix_shm.begin_agent_activity
+    begin(agent.events, "x", str(round))()
+kept = [pix_shm.begin_agent_activity(agent.events, "kept") for _ in range(number)]
+kept += [pix_shm.begin_agent_block(agent.events, "kept") for _ in range(number % 3)]
+settle(agent)
+say("kept")
+hear()
+for lease in kept:
+    lease()
+settle(agent)
+say("released")
+hear()
+""",
             number,
         )
         for number in range(8)
