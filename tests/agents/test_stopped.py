@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,13 +14,17 @@ from pathlib import Path
 
 import pytest
 from agents.support import (
+    LOCK_WORD,
     PROMISE,
     Counting,
     never_made,
     path_of,
+    semaphore_of,
     slots_held,
     start_agent,
+    stop_inside,
     stopped_holder,
+    words_of,
 )
 from processes import PATIENCE, Child, Processes, eventually, remove_segment
 
@@ -37,6 +42,53 @@ def _publishes(agent: Child) -> bool:
     told = [(a.activities, a.blocks) for a in pix_shm.agents() if a.session == "agent"]
     agent.ask("release('again')")
     return told == [(1, 1)]
+
+
+BUSY = """
+agent = pix_shm.attach(session="busy")
+over = []
+signal.signal(signal.SIGUSR1, lambda *_: over.append(True))
+say("ready")
+while not over:
+    pix_shm.begin_agent_activity(agent.events, "busy", "in vain")()
+kept = pix_shm.begin_agent_activity(agent.events, "kept", "building")
+say(agent.state().activities, len(pix_shm.agents()))
+hear()
+"""
+
+
+def test_b04_a_process_stopped_inside_of_the_critical_section(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """Section 4: its lock held by a stopped process, a segment neither fails nor delays a lease;
+    the process goes on correctly when it is woken.
+    """
+    agent = start_agent(processes, "agent")
+    busy = processes.start(BUSY)
+    assert busy.hear() == "ready"
+    word = stop_inside(agent_dir, busy)
+
+    agent.ask("block('ask', 'Proceed?')")
+    assert agent.ask("own(), seen()") == "((0, 1), (0, 1))"
+    assert agent.ask("len(caught), len(logged)") == "(1, 1)"
+    assert processes.run("say(pix_shm.state().blocks, len(pix_shm.agents()))") == "0 2\n"
+    summary = processes.run("from pix_shm.command import main; sys.exit(main())")
+    assert str(agent_dir) in summary
+    with words_of(agent_dir) as words:
+        assert words[LOCK_WORD] == word, "it was robbed"
+    posted = semaphore_of(agent_dir).read_bytes()[:4]
+    assert posted == bytes(4), "somebody posted for a living holder"
+
+    busy.kill(signal.SIGUSR1)
+    busy.kill(signal.SIGCONT)
+    assert busy.hear() == "1 2"
+    assert eventually(lambda: _publishes(agent), PROMISE)
+    assert pix_shm.state() == State(1, 1, "Proceed?")
+    assert agent.ask("seen()") == "(1, 1)"
+    assert agent.ask("len(caught), len(logged)") == "(1, 1)", "told once"
+    busy.say()
+    assert busy.finish() == agent.finish() == ""
+    assert pix_shm.state() == IDLE
 
 
 def test_c24_a_publish_that_failed_is_made_up_for_at_the_next_call(
