@@ -7,11 +7,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from agents.support import slots_held, start_agent
+from agents.support import LOCK_WORD, PATIENT, slots_held, start_agent, words_of
 from processes import PATIENCE, Processes, remove_segment
 
 import pix_shm
 from pix_shm import EventBus
+from pix_shm._core import lib
 from pix_shm.paths import default_directory
 
 
@@ -250,6 +251,95 @@ def test_threads_that_attach_and_close_the_same_session(
         """
     )
     assert output == "0 0 idle\n"
+
+
+def test_32_threads_with_sessions_of_their_own_lose_no_slot(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """Section 4: counts are 0 and the state idle afterwards, and each slot is free again."""
+    child = processes.start(
+        PATIENT
+        + """
+import threading
+sys.setswitchinterval(1e-5)
+wrong = []
+def work(number):
+    for turn in range(4):
+        with pix_shm.attach(session=f"{number} {turn}") as agent:
+            for round in range(250):
+                with pix_shm.begin_agent_activity(agent.events, "tool", str(round)):
+                    lease = pix_shm.begin_agent_block(agent.events, "ask", str(round))
+                    if agent.state() != pix_shm.State(1, 1, str(round)):
+                        wrong.append(agent.state())
+                    lease()
+            settle(agent)
+threads = [threading.Thread(target=work, args=(number,)) for number in range(32)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+say(wrong, pix_shm.state().state, pix_shm.agents())
+hear()
+"""
+    )
+    assert child.hear() == "[] idle ()"
+    assert slots_held(agent_dir) == []
+    with words_of(agent_dir) as words:
+        assert words[LOCK_WORD] == 0
+        assert words[lib.PIX_AT_SUMMARY // 8] & 0xFFFFFFFF == 0
+    child.say()
+    assert child.finish() == ""
+
+
+def test_the_module_level_functions_stay_with_the_directory_first_attached_to(
+    agent_dir: Path, tmp_path: Path, processes: Processes
+) -> None:
+    """Section 2: others are reached through their ``Agent``."""
+    child = processes.start(
+        """
+        first = pix_shm.attach(sys.argv[1], session="first")
+        second = pix_shm.attach(session="also first")  # not the environment's: there is a first one
+        elsewhere = pix_shm.attach(os.environ["PI_CODING_AGENT_DIR"], session="elsewhere")
+        with pix_shm.begin_agent_block(elsewhere.events, "ask", "Proceed?"):
+            say(pix_shm.state().state, elsewhere.state().state)
+            with pix_shm.begin_agent_activity(second.events, "tool"):
+                say(pix_shm.state().state, [a.session for a in pix_shm.agents()])
+            say(pix_shm.runtime().path == os.path.join(first.directory, "pix.json"))
+        hear()
+        """,
+        tmp_path,
+    )
+    try:
+        assert child.hear() == "idle blocked"
+        assert child.hear() == "working ['first', 'also first']"
+        assert child.hear() == "True"
+        assert [a.session for a in pix_shm.agents()] == ["elsewhere"]
+        child.say()
+        assert child.finish() == ""
+    finally:
+        remove_segment(tmp_path)
+
+
+def test_the_module_level_functions_stay_with_the_environment_of_their_first_use(
+    agent_dir: Path, tmp_path: Path, processes: Processes
+) -> None:
+    """Section 2: whatever is attached to, or becomes of the environment, later."""
+    output = processes.start(
+        """
+        say(pix_shm.state().state)
+        first = os.environ["PI_CODING_AGENT_DIR"]
+        os.environ["PI_CODING_AGENT_DIR"] = sys.argv[1]
+        with pix_shm.attach(sys.argv[1], session="elsewhere") as elsewhere:
+            with pix_shm.begin_agent_block(elsewhere.events, "ask"), pix_shm.attach() as agent:
+                say(pix_shm.state().state, [a.session for a in pix_shm.agents()])
+                say(agent.directory == os.path.realpath(first))
+        """,
+        tmp_path,
+    )
+    try:
+        assert output.finish().splitlines() == ["idle", "idle ['main']", "True"]
+    finally:
+        remove_segment(tmp_path)
 
 
 def test_attaching_leaves_no_descriptor_and_no_thread_behind(
