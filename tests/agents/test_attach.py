@@ -19,6 +19,7 @@ from pix_shm.paths import default_directory
 def test_attach_is_counted_for_each_directory_and_session(
     agent_dir: Path, tmp_path: Path, processes: Processes
 ) -> None:
+    """Section 3: the same arguments give the same agent, counted; the last ``close()`` ends it."""
     first = pix_shm.attach()
     again = pix_shm.attach(str(agent_dir) + "/")
     other = pix_shm.attach(session="other")
@@ -36,6 +37,7 @@ def test_attach_is_counted_for_each_directory_and_session(
 
 
 def test_a_link_to_the_directory_is_the_directory(agent_dir: Path, tmp_path: Path) -> None:
+    """Section 2: one directory has one segment and one agent of each session."""
     link = tmp_path / "link"
     link.symlink_to(agent_dir)
     with pix_shm.attach() as agent, pix_shm.attach(link) as same:
@@ -56,6 +58,7 @@ def test_attaching_again_after_the_last_close_is_a_new_agent(agent_dir: Path) ->
 
 
 def test_leaving_with_takes_back_one_attach_even_by_an_exception(agent_dir: Path) -> None:
+    """Section 3: leaving ``with`` ends it: the leases go, the slot is free."""
     with pytest.raises(ZeroDivisionError), pix_shm.attach(strict=True) as agent:  # noqa: PT012
         lease = pix_shm.begin_agent_block(agent.events, "ask")
         assert pix_shm.state().blocks == 1
@@ -66,6 +69,7 @@ def test_leaving_with_takes_back_one_attach_even_by_an_exception(agent_dir: Path
 
 
 def test_closing_drops_the_agents_leases_and_no_others(agent_dir: Path) -> None:
+    """Section 3: with the last ``close()`` the leases go."""
     with pix_shm.attach(session="stays") as stays:
         with pix_shm.attach(session="goes") as goes:
             kept = pix_shm.begin_agent_activity(stays.events, "kept")
@@ -345,6 +349,7 @@ def test_the_module_level_functions_stay_with_the_environment_of_their_first_use
 def test_attaching_leaves_no_descriptor_and_no_thread_behind(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 3: process exit or not, what was attached to is given back."""
     output = processes.run(
         """
         import threading
@@ -365,6 +370,7 @@ def test_attaching_leaves_no_descriptor_and_no_thread_behind(
 def test_a_bus_without_an_agent_gets_one_that_goes_with_it(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 3: a bus without an agent gets one at its first lease."""
     output = processes.run(
         """
         import gc
@@ -410,6 +416,7 @@ def test_two_threads_on_a_bus_without_an_agent_give_it_one(
 
 
 def test_two_buses_without_agents_are_two_agents(agent_dir: Path) -> None:
+    """Section 2: an agent owns one slot of the segment and one bus."""
     one, two = EventBus(), EventBus()
     with pix_shm.begin_agent_activity(one, "one"), pix_shm.begin_agent_block(two, "two"):
         assert [a.source for a in pix_shm.agents()] == ["one", "two"]
@@ -417,6 +424,7 @@ def test_two_buses_without_agents_are_two_agents(agent_dir: Path) -> None:
 
 
 def test_agents_tells_who_and_what_of_every_process(agent_dir: Path, processes: Processes) -> None:
+    """Section 3: pid, session, pane, state, message, source, counts, since when."""
     working = start_agent(processes, "first", env={"HERDR_PANE_ID": "p7"})
     blocked = start_agent(processes, "second")
     before = float(working.ask("time.time()"))

@@ -50,8 +50,10 @@ def test_agents_in_other_time_namespaces_are_agents_like_any_other(
 ) -> None:
     """Section 4: counts and lives do not hang on a clock that all share."""
     days = str(30 * 24 * 3600)
-    ahead = ("unshare", "-U", "--map-current-user", "-T", "-f", "--kill-child")
-    ahead += ("--monotonic", days, "--boottime", days)
+    ahead = (
+        *("unshare", "-U", "--map-current-user", "-T", "-f", "--kill-child"),
+        *("--monotonic", days, "--boottime", days),
+    )
     require(*ahead)
     here, there = start_agent(processes, "here"), start_agent(processes, "there", wrap=ahead)
     clocks = [float(agent.ask("time.monotonic()")) for agent in (here, there)]

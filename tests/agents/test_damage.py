@@ -201,6 +201,7 @@ while True:
 def test_random_damage_under_living_agents_crashes_nobody(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: each keeps telling itself the truth, and all are well in the next segment."""
     children = [start_agent(processes, str(number)) for number in range(3)]
     dice = random.Random(27)
     for _ in range(40):

@@ -51,6 +51,7 @@ def run(child):
 def test_b19_a_childs_end_releases_nothing_of_its_parents(
     agent_dir: Path, processes: Processes, ending: str
 ) -> None:
+    """Section 4: nor does releasing an inherited lease."""
     parent = processes.start(
         _PARENT
         + f"""
@@ -72,6 +73,7 @@ hear()
 def test_b19_a_child_reads_at_once_and_gets_a_slot_at_its_first_use(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: it can read at once; an inherited agent gets a slot at its first use."""
     output = processes.run(
         _PARENT
         + """
@@ -147,6 +149,7 @@ say(seen(), len(pix_shm.agents()))
 def test_b19_the_children_of_a_parent_that_is_gone_do_not_keep_it_alive(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: after ``fork()`` the child shares no slot with its parent."""
     parent = processes.start(
         _PARENT
         + """
@@ -165,6 +168,7 @@ hear()
 
 
 def test_b19_after_exec_nothing_is_counted_twice(agent_dir: Path, processes: Processes) -> None:
+    """Section 4: nothing of an agent goes through ``exec``."""
     output = processes.run(
         _PARENT
         + """
@@ -271,6 +275,7 @@ if __name__ == "__main__":
 def test_b19_threads_keep_changing_leases_while_another_forks(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: also where other threads were inside of the core."""
     output = processes.run(
         PATIENT
         + _PARENT
@@ -306,6 +311,7 @@ say(seen(), len(pix_shm.agents()))
 def test_b19_forks_beside_a_thread_that_attaches_leave_no_slot_with_the_children(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: also where another thread was opening or replacing the segment."""
     parent = processes.start(
         """
         import threading, warnings
@@ -365,7 +371,7 @@ def test_b19_forks_beside_a_thread_that_attaches_leave_no_slot_with_the_children
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_fork_in_a_handler_of_the_bus(agent_dir: Path, processes: Processes) -> None:
+def test_b19_a_fork_in_a_handler_of_the_bus(agent_dir: Path, processes: Processes) -> None:
     output = processes.run(
         """
         agent = pix_shm.attach()
@@ -392,7 +398,7 @@ def test_a_fork_in_a_handler_of_the_bus(agent_dir: Path, processes: Processes) -
     assert output.splitlines() == ["['working', 'idle'] idle blocked", "0 ['blocked'] blocked 1"]
 
 
-def test_a_childs_bus_hears_that_the_parents_leases_are_not_its_own(
+def test_b19_a_childs_bus_hears_that_the_parents_leases_are_not_its_own(
     agent_dir: Path, processes: Processes
 ) -> None:
     output = processes.run(

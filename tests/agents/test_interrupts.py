@@ -221,6 +221,7 @@ def test_finalizers_that_release_leases_while_the_segment_is_opened(
 def test_b05_interrupts_at_random_instants_of_lease_changes(
     agent_dir: Path, processes: Processes, seed: int
 ) -> None:
+    """Section 4: what is interrupted leaves neither a lease nor a lock behind."""
     other = start_agent(processes, "other")
     child = processes.start(
         """
@@ -359,6 +360,7 @@ def test_b05_a_timed_wait_for_the_making_of_a_segment_keeps_its_end_under_alarms
 def test_b05_a_timed_wait_for_the_lock_keeps_its_end_under_interrupts(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: a lease is delayed by as much as without alarms, not less and not for ever."""
     holder, agent = start_agent(processes, "holder"), start_agent(processes, "agent")
     agent.ask("signal.signal(signal.SIGALRM, lambda *_: None)")
     agent.ask("signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)")

@@ -32,6 +32,7 @@ IDLE = State(0, 0, None)
 def test_b08_a_clean_up_beside_working_agents_splits_nobody(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: a segment removed while in use is replaced, by one."""
     one, two = start_agent(processes, "one"), start_agent(processes, "two")
     one.ask("block('one', 'one')")
     two.ask("work('two')")
@@ -52,6 +53,7 @@ def test_b08_a_clean_up_beside_working_agents_splits_nobody(
 def test_b09_all_converge_on_a_new_segment_after_a_logout(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: every living agent's leases are in the new one after its next operation."""
     working, blocked = start_agent(processes, "working"), start_agent(processes, "blocked")
     working.ask("work('tool', 'building')")
     blocked.ask("block('ask', 'Proceed?')")
@@ -78,6 +80,7 @@ def test_b09_all_converge_on_a_new_segment_after_a_logout(
 def test_b09_one_operation_of_one_session_brings_all_sessions_of_a_process(
     agent_dir: Path,
 ) -> None:
+    """Section 4: the operation of one agent is the operation of all of its process."""
     with pix_shm.attach(session="one") as one, pix_shm.attach(session="two") as two:
         block = pix_shm.begin_agent_block(one.events, "ask", "Proceed?")
         remove_segment(agent_dir)
@@ -88,9 +91,10 @@ def test_b09_one_operation_of_one_session_brings_all_sessions_of_a_process(
 
 
 @pytest.mark.parametrize("remove", ["unlink", "rename"])
-def test_a_poller_of_a_segment_removed_while_all_are_idle_sees_the_newcomers_block(
+def test_b09_a_poller_of_a_segment_removed_while_all_are_idle_sees_the_newcomers_block(
     agent_dir: Path, processes: Processes, remove: str, tmp_path: Path
 ) -> None:
+    """Section 4: readers notice within one second."""
     idle = start_agent(processes, "idle")
     assert pix_shm.state() == IDLE
     away = Path("/dev/shm/" + name_of(tmp_path)[1:])
@@ -108,9 +112,10 @@ def test_a_poller_of_a_segment_removed_while_all_are_idle_sees_the_newcomers_blo
         away.unlink(missing_ok=True)
 
 
-def test_a_removed_segment_that_nobody_replaces_is_idle(
+def test_b09_a_removed_segment_that_nobody_replaces_is_idle(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: readers notice within one second, also that nobody is left."""
     blocked = start_agent(processes)
     blocked.ask("block('ask', 'Proceed?')")
     assert pix_shm.state().state == "blocked"
@@ -121,9 +126,10 @@ def test_a_removed_segment_that_nobody_replaces_is_idle(
     assert not path_of(agent_dir).exists(), "a reader makes none"
 
 
-def test_removals_under_load_end_with_everybody_in_one_segment(
+def test_b09_removals_under_load_end_with_everybody_in_one_segment(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: forty times while everybody works."""
     workers = [
         processes.start(
             PATIENT
@@ -167,6 +173,7 @@ with pix_shm.begin_agent_activity(agent.events, "kept"):
 
 
 def test_readers_make_nothing_and_write_nothing(agent_dir: Path, processes: Processes) -> None:
+    """Section 3: readers write nothing."""
     code = "say(pix_shm.state().state, pix_shm.agents(), pix_shm.revision() > 0)"
     assert processes.run(code) == "idle () True\n"
     assert not path_of(agent_dir).exists()
@@ -177,7 +184,7 @@ def test_readers_make_nothing_and_write_nothing(agent_dir: Path, processes: Proc
         assert path_of(agent_dir).read_bytes() == before
 
 
-def test_a_blocked_process_that_only_polls_tells_its_own_block_after_a_removal(
+def test_b09_a_blocked_process_that_only_polls_tells_its_own_block_after_a_removal(
     agent_dir: Path, processes: Processes
 ) -> None:
     """Its lease is not in the new segment before its next change; to itself it is not idle."""

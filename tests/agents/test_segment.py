@@ -36,6 +36,7 @@ IDLE = State(0, 0, None)
 
 
 def test_b24_names_are_short_and_tell_directories_and_users_apart() -> None:
+    """Section 2: the name is derived from directory and user."""
     long = "/" + "/".join(["d" * 200] * 20)
     directories = [long, long + "/x", "/", "/home/a/.pi/agent", "/home/日本/\udcff"]
     users = [0, 1, 1000, 65534, 4294967294]
@@ -72,6 +73,7 @@ def test_b26_another_layout_or_word_size_is_another_name(monkeypatch: pytest.Mon
 def test_segment_and_semaphore_are_private_whatever_the_umask(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 2: a segment is that of one user."""
     for mask in ("0", "0o777"):
         processes.run(f"os.umask({mask}); pix_shm.attach(strict=True)")
         assert path_of(agent_dir).stat().st_mode & 0o7777 == 0o600
@@ -280,6 +282,9 @@ CONTENT = "not that of a segment"
 def test_b25_b26_what_is_no_segment_of_ours_is_never_trusted(
     agent_dir: Path, processes: Processes, plant: Callable[[Path], None], reason: str
 ) -> None:
+    """Section 4: foreign or of another layout: state is this process's own, with one diagnostic and
+    one ``RuntimeWarning``; ``attach(strict=True)`` raises instead.
+    """
     path = path_of(agent_dir)
     try:
         plant(agent_dir)
@@ -359,6 +364,7 @@ def test_somebody_elses_file_with_a_lease_on_it_holds_nobody_up(
 
 
 def test_strict_raises_and_warns_of_nothing_else(agent_dir: Path, processes: Processes) -> None:
+    """Section 4: ``attach(strict=True)`` raises instead."""
     path_of(agent_dir).write_bytes(b"no segment")
     output = processes.run(
         """
@@ -374,7 +380,7 @@ def test_strict_raises_and_warns_of_nothing_else(agent_dir: Path, processes: Pro
     assert output == "True 0\n"
 
 
-def test_a_state_first_read_after_a_block_began_is_the_own_one_without_a_segment(
+def test_b12_a_state_first_read_after_a_block_began_is_the_own_one_without_a_segment(
     agent_dir: Path, processes: Processes
 ) -> None:
     path_of(agent_dir).mkdir()
@@ -397,6 +403,7 @@ def test_a_state_first_read_after_a_block_began_is_the_own_one_without_a_segment
 def test_b26_a_refused_segment_is_not_refused_for_ever(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: published at the next operation that can."""
     path_of(agent_dir).write_bytes(b"no segment")
     child = start_agent(processes)
     child.ask("block('ask', 'Proceed?')")

@@ -94,6 +94,9 @@ def test_b04_a_process_stopped_inside_of_the_critical_section(
 def test_c24_a_publish_that_failed_is_made_up_for_at_the_next_call(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: its lock held by a stopped process, state is this process's own, and published at
+    the next operation that can.
+    """
     holder, agent = start_agent(processes, "holder"), start_agent(processes, "agent")
     holder.ask("work('tool', 'building')")
     with stopped_holder(agent_dir, holder):
@@ -155,9 +158,10 @@ def test_c24_the_same_state_again_is_not_taken_for_published(
     assert agent.finish() == holder.finish() == ""
 
 
-def test_a_stopped_holder_hinders_no_reader_no_newcomer_and_no_exit(
+def test_b04_a_stopped_holder_hinders_no_reader_no_newcomer_and_no_exit(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: it can always be read without a lock."""
     holder, leaver = start_agent(processes, "holder"), start_agent(processes, "leaver")
     holder.ask("block('ask', 'Proceed?')")
     leaver.ask("work('tool')")
@@ -188,6 +192,7 @@ def test_a_stopped_holder_hinders_no_reader_no_newcomer_and_no_exit(
 def test_strict_raises_also_for_an_agent_that_was_attached_before(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: ``attach(strict=True)`` raises."""
     holder = start_agent(processes, "holder")
     agent = start_agent(processes, "agent")
     with stopped_holder(agent_dir, holder):
@@ -197,9 +202,10 @@ def test_strict_raises_also_for_an_agent_that_was_attached_before(
     assert holder.finish() == ""
 
 
-def test_a_config_commit_does_not_wait_for_a_stopped_holder(
+def test_b04_a_config_commit_does_not_wait_for_a_stopped_holder(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: never fails a config call."""
     holder, agent = start_agent(processes, "holder"), start_agent(processes, "agent")
     agent.ask("exec('from pix_shm._config import config, update_config', globals())")
     agent.ask("exec('from pix_shm.sections import collapse', globals())")
@@ -213,7 +219,8 @@ def test_a_config_commit_does_not_wait_for_a_stopped_holder(
     assert agent.finish() == holder.finish() == ""
 
 
-def test_many_threads_beside_a_stopped_holder(agent_dir: Path, processes: Processes) -> None:
+def test_b04_many_threads_beside_a_stopped_holder(agent_dir: Path, processes: Processes) -> None:
+    """Section 4: one diagnostic, however many threads meet it."""
     holder = start_agent(processes, "holder")
     agent = start_agent(processes, "agent")
     code = """
@@ -248,9 +255,10 @@ def core(monkeypatch: pytest.MonkeyPatch) -> Counting:
     return counting
 
 
-def test_one_change_finds_out_that_the_holder_is_stopped_and_the_others_wait_no_more(
+def test_b04_one_change_finds_out_that_the_holder_is_stopped_and_the_others_wait_no_more(
     agent_dir: Path, processes: Processes, core: Counting
 ) -> None:
+    """Section 4: never delays a lease by more than 50 ms: those behind it do not wait in turn."""
     holder = start_agent(processes, "holder")
     with pix_shm.attach() as agent, pix_shm.attach(session="other") as other:
         core.calls.clear()

@@ -124,7 +124,7 @@ static void check_goes_on(pix_segment *segment, int slot, pid_t holder)
     CHECK_EQUAL(blocks_in(summary_of(segment)), 2);
 }
 
-/* Stopped, or suspended with its machine, for longer than any timeout there is. */
+/* Field case B04. Stopped, or suspended with its machine, for longer than any timeout there is. */
 TEST(a_holder_that_was_stopped_for_years_is_not_robbed)
 {
     const char *name = new_name();

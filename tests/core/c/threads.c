@@ -128,6 +128,7 @@ static void *commit_revisions(void *unused)
     return unused;
 }
 
+/* Field case B23. */
 TEST(threads_share_a_handle)
 {
     pthread_t writers[WRITERS], readers[READERS], looker, committer;
@@ -212,6 +213,7 @@ static void *open_and_release(void *unused)
     return unused;
 }
 
+/* Field case C05. */
 TEST(many_threads_lose_no_count_and_no_slot)
 {
     pthread_t threads[THREADS];
