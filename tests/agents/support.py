@@ -244,7 +244,8 @@ def mounted(script: str, *, unprivileged: bool = False) -> tuple[str, ...]:
 
 def joining(child: Child) -> tuple[str, ...]:
     """A prefix that runs a command with the mounts of a child that has its own."""
-    within = ("nsenter", "--preserve-credentials", "-t", str(child.pid), "-U", "-m")
+    here = ("--preserve-credentials", f"--wd={os.getcwd()}")
+    within = ("nsenter", *here, "-t", str(child.pid), "-U", "-m")
     require(*within)
     return within
 

@@ -21,8 +21,9 @@ import logging, mmap, random, warnings
 warnings.simplefilter("ignore")
 logging.disable()
 LEVELS = 20
+SUMMARY = 16
 NASTY = [0, 1, 2**64 - 1, 2**63 - 1, 2**63, 2**32 - 1, 0xffff, 0x7ff << 32, 1025 << 32,
-         1 << 16 | 1, 0xffff << 48 | 3, 1024, 1 << 63 | 1 << 16]
+         1 << 16 | 1, 0xffff << 48 | 3, 1024, 1 << 63 | 1 << 16, 0x7ff << 32 | 1, 1001 << 32 | 1]
 def damage(words, dice, level):
     if level == 0:
         words[dice.choice((dice.randrange(1600), dice.randrange(len(words))))] ^= (
@@ -43,6 +44,7 @@ def check_state(state):
     assert state.state in {"idle", "working", "blocked"}, state
     assert 0 <= state.activities <= 65535 and 0 <= state.blocks <= 65535, state
     assert state.message is None or type(state.message) is str, state
+    assert len(state.message or "") <= 256, state
 def check_agents(agents):
     assert type(agents) is tuple and len(agents) <= 1024, agents
     for info in agents:
@@ -51,6 +53,7 @@ def check_agents(agents):
         assert [type(each) for each in numbers] == [int, int, int, float], info
         assert all(each >= 0 for each in numbers), info
         assert [type(each) for each in texts] == [str] * 4, info
+        assert all(len(t) <= limit for t, limit in zip(texts, (64, 32, 256, 64))), info
         assert info.state in {"idle", "working", "blocked"}, info
 def ask():
     check_state(pix_shm.state())
@@ -171,12 +174,19 @@ with pix_shm.begin_agent_block(agent.events, "ask", "Proceed?"):
     damager = processes.start(
         _ASK
         + """
-words, dice = mapped(sys.argv[1]), random.Random(28)
-first = words[:2].tolist()
+dice = random.Random(28)
 while True:
-    damage(words, dice, dice.randrange(6))
-    words[0], words[1] = first
-    time.sleep(0.0001)
+    try:  # the one that has the name now: damage makes them leave one for another
+        words = mapped(sys.argv[1])
+    except (OSError, ValueError):  # just being made
+        continue
+    first = words[:2].tolist()
+    for _ in range(10):
+        damage(words, dice, dice.randrange(6))
+        words[0], words[1] = first
+        words[SUMMARY] &= 2**63 - 1
+        words[SUMMARY + 1] &= 2**63 - 1
+        time.sleep(0.0001)
 """,
         path_of(agent_dir),
     )

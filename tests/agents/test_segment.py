@@ -443,7 +443,7 @@ def test_a_semaphore_of_somebody_else_harms_nobody(
 
 
 @pytest.mark.parametrize(
-    "kind", ["empty", "link", "folder", "pipe", "socket", "garbage", "no waiters' mark"]
+    "kind", ["empty", "link", "folder", "pipe", "socket", "zeros", "damaged", "garbage"]
 )
 def test_a_semaphore_that_is_none_harms_nobody(
     agent_dir: Path, processes: Processes, kind: str
@@ -461,8 +461,9 @@ def test_a_semaphore_that_is_none_harms_nobody(
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(semaphore))
     else:  # of the right size, and ours
+        content = {"zeros": bytes(32), "damaged": bytes(8) + bytes([0xA5] * 24)}
         semaphore.touch(0o600)
-        semaphore.write_bytes(bytes(32) if "mark" in kind else random.Random(4).randbytes(32))
+        semaphore.write_bytes(content.get(kind) or random.Random(4).randbytes(32))
     try:
         _agents_work(agent_dir, processes)
     finally:
