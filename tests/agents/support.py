@@ -73,6 +73,20 @@ def settle(agent):
 """
 
 
+# For a child that changes leases until it gets SIGUSR1, and then keeps one; see `stop_inside`.
+BUSY = """
+agent = pix_shm.attach(session="busy")
+over = []
+signal.signal(signal.SIGUSR1, lambda *_: over.append(True))
+say("ready")
+while not over:
+    pix_shm.begin_agent_activity(agent.events, "busy", "in vain")()
+kept = pix_shm.begin_agent_activity(agent.events, "kept", "building")
+say(agent.state().activities, len(pix_shm.agents()))
+hear()
+"""
+
+
 def start_agent(
     processes: Processes,
     session: str = "main",

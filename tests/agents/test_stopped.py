@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from agents.support import (
+    BUSY,
     LOCK_WORD,
     PROMISE,
     Counting,
@@ -42,19 +43,6 @@ def _publishes(agent: Child) -> bool:
     told = [(a.activities, a.blocks) for a in pix_shm.agents() if a.session == "agent"]
     agent.ask("release('again')")
     return told == [(1, 1)]
-
-
-BUSY = """
-agent = pix_shm.attach(session="busy")
-over = []
-signal.signal(signal.SIGUSR1, lambda *_: over.append(True))
-say("ready")
-while not over:
-    pix_shm.begin_agent_activity(agent.events, "busy", "in vain")()
-kept = pix_shm.begin_agent_activity(agent.events, "kept", "building")
-say(agent.state().activities, len(pix_shm.agents()))
-hear()
-"""
 
 
 def test_b04_a_process_stopped_inside_of_the_critical_section(
