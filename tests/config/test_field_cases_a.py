@@ -10,9 +10,11 @@ import pytest
 from processes import Processes
 
 from pix_shm._config import Runtime
+from pix_shm.command import main
 from pix_shm.errors import ConfigParseError, ConfigValueError
 from pix_shm.sections import collapse, gate, io, optimizer, pretty
 
+BOM = b"\xef\xbb\xbf"
 BROKEN = '{"$version":1,"pretty":{"icons":"ascii"},}'
 
 
@@ -133,6 +135,114 @@ def test_a04_a_parse_error_wipes_nothing(
         assert child.finish() == "refused\n"
     assert (file.read_bytes(), file.stat()) == before
     assert [p.name for p in file.parent.iterdir()] == ["pix.json"]
+
+
+@pytest.mark.parametrize("mark", [b"", BOM], ids=["", "marked"])
+def test_a06_a_byte_order_mark_is_accepted(
+    file: Path, runtime: Runtime, capsys: pytest.CaptureFixture[str], mark: bytes
+) -> None:
+    """Section 5, Reading: by every reader: config, summary, migration, and after a write."""
+    legacy = file.with_name("optimizer.json")
+    file.write_bytes(mark + b'{"io": {"timeoutSec": 7}}')
+    legacy.write_bytes(mark + b'{"rtk": "off"}')
+    assert (runtime.get(io).timeout_sec, runtime.get(optimizer).rtk) == (7, "off")
+    assert main([]) == 0
+    assert "* timeout (sec)     7\n" in capsys.readouterr().out
+    assert runtime.init() is not None
+    assert runtime.update(collapse, {"delaySec": 3}) is not None
+    fresh = Runtime(file.parent)
+    assert (fresh.get(io).timeout_sec, fresh.get(optimizer).rtk) == (7, "off")
+    assert fresh.get(collapse).delay_sec == 3
+    assert fresh.diagnostics() == ()
+    assert not legacy.exists()
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert "* timeout (sec)     7\n" in out
+    assert "!" not in out
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-16-le"])
+def test_a06_utf_16_is_no_config(
+    file: Path, runtime: Runtime, capsys: pytest.CaptureFixture[str], encoding: str
+) -> None:
+    """As A04: defaults, one diagnostic, no write, byte-identical; the sidecar is as it was."""
+    legacy = file.with_name("optimizer.json")
+    mark = {"utf-16": b"", "utf-16-be": b"\xfe\xff", "utf-16-le": b""}[encoding]
+    file.write_bytes(mark + '{"io": {"timeoutSec": 7}}'.encode(encoding))
+    legacy.write_bytes(mark + '{"rtk": "off"}'.encode(encoding))
+    before = {p.name: (p.read_bytes(), p.stat()) for p in file.parent.iterdir()}
+    assert (runtime.get(io).timeout_sec, runtime.get(optimizer).rtk) == (30, "on")
+    assert runtime.init() is None
+    with pytest.raises(ConfigParseError):
+        runtime.update(io, {"timeoutSec": 8})
+    assert sorted((d.code, d.path) for d in runtime.diagnostics()) == [
+        ("MIGRATION_FAILED", str(legacy)),
+        ("PARSE_ERROR", str(file)),
+    ]
+    assert main([]) == 0
+    assert f"! PARSE_ERROR {file}: line 1, column " in capsys.readouterr().out
+    assert {p.name: (p.read_bytes(), p.stat()) for p in file.parent.iterdir()} == before
+
+
+COMMENTS = "comments are not allowed in JSON: take this one out"
+TRAILING = "a trailing comma is not allowed in JSON: take it out"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "reason"),
+    [
+        ('// x\n{"$version": 1, "pretty": {"icons": "ascii"}}', 1, 1, COMMENTS),
+        ('{"$version": 1, // x\n"pretty": {"icons": "ascii"}}', 1, 17, COMMENTS),
+        ('{"$version": 1,\n  /* y */ "pretty": {"icons": "ascii"}}', 2, 3, COMMENTS),
+        ('{"$version": 1, "pretty": {"icons": /* y */ "ascii"}}', 1, 37, COMMENTS),
+        ('{"$version": 1, "pretty": {"icons": "ascii"}} // x', 1, 47, COMMENTS),
+        ('{"$version": 1, "pretty": {"icons": "ascii"\n,\n}}', 2, 1, TRAILING),
+        ('{"$version": 1, "gate": {"autoApprove": ["a", ]}}', 1, 45, TRAILING),
+        ('{"u": "http://x", /* y */ "pretty": {"icons": "ascii",},}', 1, 19, COMMENTS),
+    ],
+)
+def test_a07_comments_and_trailing_commas_are_refused(
+    file: Path,
+    runtime: Runtime,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    line: int,
+    column: int,
+    reason: str,
+) -> None:
+    """Section 5, Reading: never stripped, never saved in part; said where, and what to do."""
+    file.write_text(text)
+    before = file.read_bytes(), file.stat()
+    legacy = file.with_name("optimizer.json")
+    legacy.write_text('{"rtk": "off"}')
+    assert runtime.get(pretty).icons == "nerd"
+    (condition,) = runtime.diagnostics()
+    assert (condition.code, condition.path) == ("PARSE_ERROR", str(file))
+    assert condition.message == f"line {line}, column {column}: {reason}"
+    with pytest.raises(ConfigParseError) as raised:
+        runtime.update(collapse, {"delaySec": 15})
+    assert (raised.value.line, raised.value.column) == (line, column)
+    assert str(raised.value) == (
+        f"{file}: line {line}, column {column}: {reason}; repair the file or set it aside"
+    )
+    with pytest.raises(ConfigParseError):
+        runtime.reset(pretty)
+    assert runtime.init() is None
+    assert main([]) == 0
+    assert f"! PARSE_ERROR {file}: line {line}, column {column}: {reason}\n" in (
+        capsys.readouterr().out
+    )
+    assert (file.read_bytes(), file.stat()) == before
+    assert {p.name for p in file.parent.iterdir()} == {"pix.json", "optimizer.json"}
+
+
+def test_a07_what_only_looks_like_a_comment_is_text(file: Path, runtime: Runtime) -> None:
+    """A string may hold ``//``, ``/*`` and commas before brackets; it is kept as it is."""
+    text = '{"$version": 1, "u": "http://x /* y */ ,} ,]", "#": "// x"}'
+    file.write_text(text)
+    assert runtime.update(collapse, {"delaySec": 15}) is not None
+    assert runtime.diagnostics() == ()
+    assert json.loads(file.read_text()) == {**json.loads(text), "collapse": {"delaySec": 15}}
 
 
 def test_a08_unknown_keys_are_kept(file: Path) -> None:

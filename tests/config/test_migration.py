@@ -12,13 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from config.documents import (
+    ABSENT,
+    ANYTHING,
+    TEXT,
+    Literal,
+    Members,
+    Tree,
+    put,
+    text_of,
+    tree_of,
+    value_at,
+)
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import Processes, eventually
 from tracing import run_until
 
 from pix_shm._config import Runtime, sidecar, storage
-from pix_shm._config.document import Json, parse, serialize
+from pix_shm._config.document import parse, serialize
 from pix_shm._config.migrations import migrated
 from pix_shm._config.snapshot import resolve_root
 from pix_shm.errors import (
@@ -197,75 +209,93 @@ def test_a_bad_value_migrates_nothing(file: Path, legacy: Path, runtime: Runtime
     assert names(file.parent) == {"pix.json", "optimizer.json"}
 
 
-UNKNOWN: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text("xyz"),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("pq"), inner, max_size=3),
-    max_leaves=8,
-)
-
-
 def group(*known: str, **groups: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Objects of some of these keys and of unknown ones, in any order; or something else."""
-    fields = {**dict.fromkeys(known, UNKNOWN), **groups}
-    objects = st.dictionaries(st.text("pq", min_size=1), UNKNOWN, max_size=2).flatmap(
-        lambda other: st.fixed_dictionaries({}, optional=fields).flatmap(
-            lambda some: st.permutations([*other.items(), *some.items()]).map(dict)
-        )
+    """Objects of some of these keys and of unknown ones, in any order; now and then, anything."""
+    fields = {**dict.fromkeys(known, ANYTHING), **groups}
+    others = st.dictionaries(TEXT.filter(lambda name: name not in fields), ANYTHING, max_size=2)
+    objects = st.tuples(others, st.fixed_dictionaries({}, optional=fields)).flatmap(
+        lambda both: st.permutations([*both[0].items(), *both[1].items()]).map(Members)
     )
-    return objects | UNKNOWN
+    return st.integers(0, 9).flatmap(lambda dice: objects if dice else ANYTHING)
 
 
+VERSIONS: st.SearchStrategy[Any] = st.sampled_from(
+    [Literal(n) for n in ("0", "-1", "0.9", "1", "1.0", "2", "1e400")] + ["1", None, True, []]
+)
 DOCUMENTS = group(
     "collapse",
     "theme",
-    **{"$version": st.sampled_from([0, 1, "1", None, 2]) | UNKNOWN},
+    **{"$version": VERSIONS},
     pretty=group(
         "theme", "syntaxTheme", "diffColors", "icons", diff=group(*COLOURS, "splitMinWidth")
     ),
-    optimizer=group("toon", "caveman"),
-).filter(lambda value: isinstance(value, dict))
+    optimizer=group("toon", caveman=st.sampled_from(["lite", "full", "bogus"])),
+).filter(lambda tree: isinstance(tree, Members))
 
 
-def without_legacy(root: dict[str, Json]) -> dict[str, Json]:
-    """What a migration must keep, told independently of the code."""
+def brought_along(tree: Tree) -> Tree:
+    """What a migration must make of a document, told independently of the code."""
+    for name in ("theme", "syntaxTheme", "diffColors"):
+        tree = put(tree, ("pretty", name), ABSENT)
+    for name in COLOURS:
+        tree = put(tree, ("pretty", "diff", name), ABSENT)
+    tree = put(tree, ("optimizer", "toon"), ABSENT)
+    assert isinstance(tree, Members)
+    if "$version" not in dict(tree):
+        tree = Members((("$version", None), *tree))
+    return Members((k, Literal("1") if k == "$version" else v) for k, v in tree)
 
-    def at(path: tuple[str, ...], node: Any) -> Any:
-        if not isinstance(node, dict):
-            return node
-        gone = {
-            (): {"$version"},
-            ("pretty",): {"theme", "syntaxTheme", "diffColors"},
-            ("pretty", "diff"): set(COLOURS),
-            ("optimizer",): {"toon"},
-        }.get(path, set())
-        kept = {}
-        for key, value in node.items():
-            if key not in gone:
-                inner = at((*path, key), value)
-                if inner or inner == value:  # emptied by the migration, an object goes
-                    kept[key] = inner
-        return kept
 
-    result: dict[str, Json] = at((), root)
-    return result
+def version_in(tree: Tree) -> float:
+    """The version of a document, 0 where it has none of use."""
+    version = value_at(tree, ("$version",))
+    return float(version.text) if isinstance(version, Literal) else 0
 
 
 @given(DOCUMENTS)
-def test_migrating_is_idempotent_and_keeps_unknown_data(root: dict[str, Json]) -> None:
-    """Ordered, idempotent, pure functions over the raw document."""
-    before = json.dumps(root)
+def test_migrating_is_idempotent_and_keeps_unknown_data(tree: Tree) -> None:
+    """Section 5, Migration: ordered, idempotent, pure functions over the raw document."""
+    root = parse(text_of(tree).encode()).root
+    assert root is not None
     once = migrated(root)
-    assert json.dumps(root) == before
+    assert tree_of(serialize(root)) == tree
     assert migrated(once) is once
-    version = root.get("$version")
-    current = isinstance(version, int) and not isinstance(version, bool) and version >= 1
-    if current:
+    if version_in(tree) >= 1:
         assert once is root
-        return
-    assert once["$version"] == 1
-    told = {key: value for key, value in once.items() if key != "$version"}
-    assert json.dumps(told) == json.dumps(without_legacy(root))
-    assert resolve_root(once)[0] == resolve_root(root)[0]
+    else:
+        assert tree_of(serialize(once)) == brought_along(tree)
+        assert resolve_root(once)[0] == resolve_root(root)[0]
+
+
+SIDECARS = st.none() | group(
+    caveman=st.sampled_from(["lite", "bogus"]),
+    rtk=st.sampled_from(["off", True]),
+    ponytail=st.sampled_from(["ultra", "off"]),
+)
+
+
+@settings(max_examples=40)
+@given(tree=DOCUMENTS, sidecar_tree=SIDECARS)
+def test_init_is_idempotent_and_changes_nothing_that_is_read(
+    file: Path, legacy: Path, runtime: Runtime, tree: Tree, sidecar_tree: Tree
+) -> None:
+    """Section 5, Migration: whatever the document and the sidecar say."""
+    for path in file.parent.iterdir():
+        path.unlink()
+    file.write_text(text_of(tree))
+    if sidecar_tree is not None:
+        legacy.write_text(text_of(sidecar_tree))
+    runtime.reload()
+    read = runtime.snapshot().sections()
+    runtime.init()
+    assert runtime.snapshot().sections() == Runtime(file.parent).snapshot().sections() == read
+    assert runtime.ready == (version_in(tree) <= 1)
+    found = {path.name: path.read_bytes() for path in file.parent.iterdir()}
+    if not runtime.ready:
+        assert tree_of(found["pix.json"]) == tree
+    assert runtime.init() is None
+    assert Runtime(file.parent).init() is None
+    assert {path.name: path.read_bytes() for path in file.parent.iterdir()} == found
 
 
 # --- the kept copy --------------------------------------------------------------------------------
@@ -584,22 +614,6 @@ def test_what_is_no_file_is_left_alone(
     runtime.init()
     assert codes(runtime) == ["MIGRATION_FAILED"]
     assert names(legacy.parent) == {"optimizer.json"}
-
-
-@pytest.mark.parametrize("mark", [b"", BOM])
-def test_a06_a_byte_order_mark_is_accepted(
-    file: Path, legacy: Path, runtime: Runtime, mark: bytes
-) -> None:
-    """By every reader: config, migration, and after a write."""
-    file.write_bytes(mark + b'{"io": {"timeoutSec": 7}}')
-    legacy.write_bytes(mark + b'{"rtk": "off"}')
-    assert (runtime.get(io).timeout_sec, runtime.get(optimizer).rtk) == (7, "off")
-    assert runtime.init() is not None
-    assert runtime.update(collapse, {"delaySec": 3}) is not None
-    fresh = Runtime(file.parent)
-    assert (fresh.get(io).timeout_sec, fresh.get(optimizer).rtk) == (7, "off")
-    assert fresh.diagnostics() == ()
-    assert names(file.parent) == {"pix.json", KEPT, ARCHIVE}
 
 
 def test_a40_an_archive_is_never_replaced(file: Path, legacy: Path, runtime: Runtime) -> None:
