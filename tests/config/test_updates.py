@@ -10,12 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from config.documents import (
+    ABSENT,
+    Keys,
+    Members,
+    Tree,
+    as_tree,
+    configs,
+    in_order_of,
+    nested,
+    patches,
+    put,
+    text_of,
+    tree_of,
+    value_at,
+)
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pix_shm._config
-from pix_shm._config.document import parse, serialize
-from pix_shm._config.edits import apply, patch_edits, reset_edits
+from pix_shm._config.document import Json, parse, serialize
+from pix_shm._config.edits import apply, patch_edits
 from pix_shm._config.runtimes import Runtime
 from pix_shm._config.snapshot import resolve_root
 from pix_shm.errors import (
@@ -25,27 +40,22 @@ from pix_shm.errors import (
     ConfigWriteError,
     UnsupportedVersionError,
 )
-from pix_shm.sections import Collapse, Diff, ExtraRule, collapse, compaction, gate, io, pretty
+from pix_shm.sections import (
+    Collapse,
+    Diff,
+    ExtraRule,
+    Section,
+    collapse,
+    compaction,
+    gate,
+    io,
+    optimizer,
+    pretty,
+)
 
-UNKNOWN = st.dictionaries(
-    st.text("xyz", max_size=3), st.integers(-9, 9) | st.dictionaries(st.text("pq"), st.booleans())
-)
-PRETTY_PATCHES = st.fixed_dictionaries(
-    {},
-    optional={
-        "icons": st.sampled_from(["nerd", "unicode", "ascii"]),
-        "lsStyle": st.sampled_from(["grid", "tree"]),
-        "cacheLimit": st.integers(1, 10**25),
-        "diff": st.fixed_dictionaries({}, optional={"splitMinWidth": st.integers(1)}),
-    },
-)
-COLLAPSE_PATCHES = st.fixed_dictionaries(
-    {},
-    optional={
-        "enabled": st.booleans(),
-        "tools": st.dictionaries(st.text("abc", max_size=2), st.booleans()),
-    },
-)
+HANDLES: dict[str, Section[Any]] = {
+    s.name: s for s in (collapse, pretty, io, compaction, optimizer, gate)
+}
 
 
 def stored(file: Path) -> Any:
@@ -355,37 +365,96 @@ def test_the_module_level_functions(agent_dir: Path) -> None:
     ]
 
 
-@given(UNKNOWN, PRETTY_PATCHES)
-def test_update_and_reset_leave_the_rest_as_it_was(
-    unknown: dict[str, Any], patch: dict[str, Any]
+@settings(max_examples=50)
+@given(tree=configs(), values=patches())
+def test_an_update_changes_only_what_it_names(
+    file: Path, runtime: Runtime, tree: Tree, values: dict[Keys, Any]
 ) -> None:
-    """Section 5: sparse; setting and resetting the same fields is no change at all."""
-    for root in (unknown, {**unknown, "pretty": {"z": 1, **unknown}}):
-        edited = apply(root, patch_edits(pretty, patch, root))
-        assert serialize(apply(edited, reset_edits(pretty, None, edited))) == serialize(root)
+    """Section 5, Writing: sparse; unknown sections and keys, numbers as they stand, explicit
+    defaults and wrong values of other fields survive, in place and in order, byte by byte.
+    """
+    file.write_text(text_of(tree, None))
+    for name, patch in nested(values).items():
+        for path, value in in_order_of({name: patch}):
+            tree = put(tree, path, as_tree(value))
+        before = file.read_bytes()
+        runtime.update(HANDLES[name], patch)
+        written = file.read_bytes()
+        if tree_of(before) == tree:
+            assert written == before
+        else:
+            assert written.decode() == text_of(tree) + "\n"
 
 
-@given(UNKNOWN, PRETTY_PATCHES, COLLAPSE_PATCHES)
+@settings(max_examples=50)
+@given(tree=configs(shapely=True), values=patches())
+def test_update_then_reset_changes_nothing(
+    file: Path, runtime: Runtime, tree: Tree, values: dict[Keys, Any]
+) -> None:
+    """Section 5, Writing: ``reset`` makes a value inherited again, and nothing else."""
+    for path in values:
+        tree = put(tree, path, ABSENT)
+    file.write_text(text_of(tree))
+    runtime.reload()
+    snapshot = runtime.snapshot()
+    patch = nested(values)
+    for name in patch:
+        runtime.update(HANDLES[name], patch[name])
+    assert all(value_at(tree_of(file.read_bytes()), path) is not ABSENT for path in values)
+    for name in patch:
+        runtime.reset(HANDLES[name], [".".join(path) for path in values if path[0] == name])
+    assert tree_of(file.read_bytes()) == tree
+    assert runtime.snapshot().sections() == snapshot.sections()
+
+
+@st.composite
+def disjoint_patches(draw: st.DrawFn) -> tuple[dict[Keys, Any], dict[Keys, Any]]:
+    """Two patches that name no field, and no entry of a map, both."""
+    both = draw(patches())
+    paths = draw(st.permutations([*both]))
+    cut = draw(st.integers(0, len(paths)))
+    return {p: both[p] for p in paths[:cut]}, {p: both[p] for p in paths[cut:]}
+
+
+def patched(root: dict[str, Json], *patches: dict[Keys, Any]) -> dict[str, Json]:
+    for patch in patches:
+        for name, each in nested(patch).items():
+            root = apply(root, patch_edits(HANDLES[name], each, root))
+    return root
+
+
+def in_any_order(tree: Any) -> Any:
+    """A tree whose members are sorted by name."""
+    if isinstance(tree, Members):
+        return Members(sorted((name, in_any_order(value)) for name, value in dict(tree).items()))
+    return [in_any_order(item) for item in tree] if isinstance(tree, list) else tree
+
+
+@given(configs(), disjoint_patches())
 def test_patches_of_different_fields_merge_in_any_order(
-    unknown: dict[str, Any], one: dict[str, Any], other: dict[str, Any]
+    tree: Tree, pair: tuple[dict[Keys, Any], dict[Keys, Any]]
 ) -> None:
-    """Section 5: objects merge."""
+    """Section 5, Writing: objects merge. Only the place of what is new depends on the order."""
+    one, other = pair
+    root = parse(text_of(tree).encode()).root
+    assert root is not None
+    there, back = serialize(patched(root, one, other)), serialize(patched(root, other, one))
+    assert in_any_order(tree_of(there)) == in_any_order(tree_of(back))
+    assert in_any_order(tree_of(serialize(patched(root, {**one, **other})))) == in_any_order(
+        tree_of(there)
+    )
+    if all(value_at(tree, path) is not ABSENT for path in (*one, *other)):
+        assert there == back
 
-    def patched(*steps: tuple[Any, dict[str, Any]]) -> Any:
-        root = unknown
-        for section, patch in steps:
-            root = apply(root, patch_edits(section, patch, root))
-        return json.loads(serialize(root))
 
-    merged = patched((pretty, one), (collapse, other))
-    assert merged == patched((collapse, other), (pretty, one))
-    assert {k: v for k, v in merged.items() if k not in ("pretty", "collapse")} == unknown
-
-
-@given(PRETTY_PATCHES)
-def test_what_an_update_stored_reads_the_same_afterwards(patch: dict[str, Any]) -> None:
+@given(configs(), patches())
+def test_what_an_update_stored_reads_the_same_afterwards(
+    tree: Tree, values: dict[Keys, Any]
+) -> None:
     """The snapshot after a write is the one that reading the file gives."""
-    root = apply({}, patch_edits(pretty, patch, {}))
+    root = parse(text_of(tree).encode()).root
+    assert root is not None
+    root = patched(root, values)
     again = parse(serialize(root)).root
     assert again is not None
     assert resolve_root(again) == resolve_root(root)
