@@ -161,6 +161,24 @@ def test_many_bad_values_hide_nothing_else(file: Path, runtime: Runtime) -> None
     assert len(codes(runtime)) == FILE_LIMIT
 
 
+def test_of_many_bad_values_no_more_are_noted_than_listed(
+    file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 8: a bounded list. A large file may have a million, which would cost gigabytes."""
+    made: list[ConfigDiagnostic] = []
+
+    def counted(*given: Any) -> ConfigDiagnostic:
+        made.append(ConfigDiagnostic(*given))
+        return made[-1]
+
+    monkeypatch.setattr("pix_shm._config.snapshot.ConfigDiagnostic", counted)
+    tools = {f"t{number}": number for number in range(10_000)}
+    file.write_text(json.dumps({"collapse": {"tools": tools}, "io": {"timeoutSec": 7}}))
+    assert runtime.get(io).timeout_sec == 7
+    assert codes(runtime) == ["INVALID_VALUE"] * FILE_LIMIT
+    assert len(made) == FILE_LIMIT
+
+
 def test_many_listeners_hide_nothing_else(file: Path, runtime: Runtime) -> None:
     def fail(_: ConfigChange) -> None:
         raise RuntimeError
@@ -318,6 +336,11 @@ def make_parent_a_file(file: Path) -> None:
     file.parent.write_text("")
 
 
+def make_huge(file: Path) -> None:
+    with file.open("wb") as opened:
+        opened.truncate(1 << 30)
+
+
 def make_loop(file: Path) -> None:
     file.symlink_to(file.name)
 
@@ -327,6 +350,7 @@ PROBLEMS: dict[str, Callable[[Path], object]] = {
     "bytes": lambda file: file.write_bytes(bytes(range(256))),
     "deep": put("[" * 100_000),
     "large numbers": put('{"io": {"timeoutSec": 1' + "0" * 100_000 + "}}"),
+    "huge": make_huge,
     "fifo": make_fifo,
     "link loop": make_loop,
     "link to nothing": lambda file: file.symlink_to("nothing/at/all"),

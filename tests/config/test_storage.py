@@ -127,6 +127,78 @@ def test_short_writes_are_completed(
     assert json.loads(file.read_bytes()) == {"$version": 1, "io": {"timeoutSec": 8}}
 
 
+def test_a_file_that_is_too_large_is_neither_read_nor_made(
+    file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 8: no problem makes a read raise, be it for want of memory; a typed error, and
+    nothing written, where an update would make a file that nobody reads.
+    """
+    monkeypatch.setattr(storage, "LARGEST", 1000)
+    text = json.dumps({"$version": 1, "io": {"timeoutSec": 7}, "u": ""}, indent=2) + "\n"
+    file.write_text(text.replace('""', json.dumps("x" * (1000 - len(text)))))
+    assert (file.stat().st_size, runtime.get(io).timeout_sec) == (1000, 7)
+    before, snapshot = (file.read_bytes(), file.stat()), runtime.snapshot()
+    with pytest.raises(ConfigWriteError, match="larger than") as raised:
+        runtime.update(io, {"timeoutSec": 10})
+    assert raised.value.errno == errno.EFBIG
+    assert ((file.read_bytes(), file.stat()), runtime.snapshot()) == (before, snapshot)
+    assert os.listdir(file.parent) == ["pix.json"]
+    assert runtime.update(io, {"timeoutSec": 9}) is not None
+    with file.open("a") as opened:
+        opened.write(" ")
+    assert runtime.reload() is None
+    assert runtime.get(io).timeout_sec == 9  # the last good one
+    (condition,) = runtime.diagnostics()
+    assert (condition.code, condition.path) == ("READ_FAILED", str(file))
+    assert "larger than" in condition.message
+    with pytest.raises(ConfigWriteError, match="larger than"):
+        runtime.reset(io)
+    assert file.stat().st_size == 1001
+    file.write_text("{}")
+    assert runtime.reload() is not None
+    assert runtime.diagnostics() == ()
+
+
+@pytest.mark.parametrize("name", ["pix.json", "optimizer.json"])
+def test_the_most_that_is_read_is_bounded(file: Path, runtime: Runtime, name: str) -> None:
+    """Section 8: more than 16 MiB make no read raise, and are not read."""
+    with file.with_name(name).open("wb") as opened:
+        opened.truncate(17 << 20)
+    assert runtime.get(io).timeout_sec == 30
+    code = "READ_FAILED" if name == "pix.json" else "MIGRATION_FAILED"
+    assert [(d.code, "larger than 16 MiB" in d.message) for d in runtime.diagnostics()] == [
+        (code, True)
+    ]
+    file.with_name(name).unlink()
+    runtime.reload()
+    assert runtime.diagnostics() == ()
+
+
+def test_a_failed_close_comes_after_the_flush(
+    file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 5, Writing: the file has been replaced, and is published as every other."""
+    real = os.close
+
+    def fail(descriptor: int) -> None:
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        temporary = regular and os.readlink(f"/proc/self/fd/{descriptor}") == str(file)
+        real(descriptor)
+        if temporary:
+            failed.append(descriptor)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    failed: list[int] = []
+    runtime.get(io)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", fail)
+        change = runtime.update(io, lambda v: {"timeoutSec": 8})
+    assert len(failed) == 1
+    assert change is not None
+    assert change.revision == runtime.snapshot().revision
+    assert runtime.get(io).timeout_sec == 8
+
+
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
 @pytest.mark.parametrize("mode", [None, 0o600, 0o640, 0o644, 0o400, 0o664])
 def test_a15_permission_bits(file: Path, umask: int, mode: int | None) -> None:
