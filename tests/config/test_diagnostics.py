@@ -8,20 +8,29 @@ import json
 import logging
 import os
 import stat
+import time
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from processes import name_of
 
 import pix_shm.errors
 from pix_shm._config import ConfigChange, ConfigDiagnostic, Runtime
-from pix_shm._config.diagnostics import FILE_LIMIT, LIMIT
-from pix_shm.errors import ConfigError, ConfigParseError, PixShmError
+from pix_shm._config.diagnostics import FILE_LIMIT, LIMIT, Code
+from pix_shm.errors import (
+    ConfigError,
+    ConfigLockError,
+    ConfigParseError,
+    ConfigValueError,
+    ConfigWriteError,
+    PixShmError,
+    UnsupportedVersionError,
+)
 from pix_shm.sections import Section, collapse, gate, io, pretty
 
 
@@ -44,13 +53,16 @@ def make_unsafe(file: Path) -> None:
     file.chmod(0o666)
 
 
-CONDITIONS: dict[str, Callable[[Path], None]] = {
+CONDITIONS: dict[str, Callable[[Path], object]] = {
     "PARSE_ERROR": put('{"a": }'),
     "INVALID_VALUE": put('{"io": {"timeoutSec": "x"}}'),
     "READ_FAILED": lambda file: file.mkdir(),
     "UNSUPPORTED_CONFIG_VERSION": put('{"$version": 2}'),
     "UNSAFE_PERMISSIONS": make_unsafe,
+    "MIGRATION_FAILED": lambda file: file.with_name("optimizer.json").write_text("{"),
 }
+PATHS = {"INVALID_VALUE": "io.timeoutSec", "MIGRATION_FAILED": "optimizer.json"}
+"""Of the conditions of the file, whose path is not the file."""
 
 
 @pytest.mark.parametrize("code", CONDITIONS)
@@ -69,13 +81,14 @@ def test_a_condition_of_the_file_is_listed_once_while_it_lasts(
     (still,) = runtime.diagnostics()
     assert replace(still, cause=None) == replace(condition, cause=None)
     assert condition.severity in ("warning", "error")
-    assert condition.path == ("io.timeoutSec" if code == "INVALID_VALUE" else str(file))
+    assert condition.path in (PATHS.get(code), str(file.with_name(PATHS.get(code, file.name))))
     assert condition.message
     assert condition.at > 0
     if file.is_dir():
         file.rmdir()
     file.write_text("{}")
     file.chmod(0o600)
+    file.with_name("optimizer.json").unlink(missing_ok=True)
     runtime.reload()
     assert runtime.diagnostics() == ()
 
@@ -379,7 +392,11 @@ def test_no_problem_of_the_file_makes_a_read_raise(
         assert str(each.diagnostics()).isprintable()
 
 
+# --- one class for each thing that a caller can do ------------------------------------------------
+
+
 def test_every_exception_has_one_root_and_says_what_to_do() -> None:
+    """Section 8: every exception derives from ``PixShmError``; each class says what to do."""
     classes = [
         value
         for value in vars(pix_shm.errors).values()
@@ -390,3 +407,54 @@ def test_every_exception_has_one_root_and_says_what_to_do() -> None:
         assert issubclass(each, PixShmError)
         assert each.__doc__
         assert each.__name__ in pix_shm.__all__
+
+
+def lock_it(file: Path) -> None:
+    marks = {"pid": os.getppid(), "at": time.time() * 1000}
+    file.with_name("pix.json.lock").write_text(json.dumps(marks))
+
+
+FAILURES: dict[str, tuple[Callable[[Path], object], type[ConfigError]]] = {
+    "repair the file": (put('{"a": }'), ConfigParseError),
+    "correct the call": (lambda _: None, ConfigValueError),
+    "try again later": (lock_it, ConfigLockError),
+    "see to rights and space": (lambda file: file.mkdir(), ConfigWriteError),
+    "upgrade": (put('{"$version": 2}'), UnsupportedVersionError),
+}
+
+
+@pytest.mark.parametrize("to_do", FAILURES)
+def test_each_failure_has_the_class_of_what_can_be_done(
+    file: Path, runtime: Runtime, to_do: str
+) -> None:
+    """Section 8: and no other: who handles one handles none of the others by it."""
+    prepare, expected = FAILURES[to_do]
+    prepare(file)
+    value = "x" if to_do == "correct the call" else 7
+    with pytest.raises(ConfigError) as raised:
+        runtime.update(io, {"timeoutSec": value}, timeout=0.1)
+    assert type(raised.value) is expected
+    assert str(file) in str(raised.value) or raised.value.path == "io.timeoutSec"  # type: ignore[attr-defined]
+    others = [each for _, each in FAILURES.values() if each is not expected]
+    assert not isinstance(raised.value, tuple(others))
+    if to_do != "correct the call":
+        with pytest.raises(expected):
+            runtime.reset(io, timeout=0.1)
+    assert runtime.init(timeout=0.1) is None  # a start does not fail over it
+    assert runtime.get(io).timeout_sec == 30
+    if file.is_dir():
+        file.rmdir()
+    for path in file.parent.iterdir():
+        path.unlink()
+    assert runtime.update(io, {"timeoutSec": 7}, timeout=0.1) is not None
+
+
+def test_what_the_contract_calls_them() -> None:
+    """Section 8: the fields of a condition, and the codes; two more are ours, and documented."""
+    assert [field.name for field in fields(ConfigDiagnostic)] == [
+        *("code", "severity", "path", "message", "cause", "at")
+    ]
+    assert {*get_args(Code)} - {"UNSAFE_PERMISSIONS", "LOCK_UNAVAILABLE"} == {
+        *("PARSE_ERROR", "INVALID_VALUE", "READ_FAILED", "WRITE_FAILED", "MIGRATION_FAILED"),
+        *("UNSUPPORTED_CONFIG_VERSION", "LISTENER_FAILED", "SEGMENT_UNAVAILABLE"),
+    }

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import eventually
+from processes import Processes, eventually
 from tracing import RENAMES, run_until
 
 from pix_shm._config import Runtime
@@ -40,7 +40,9 @@ def no_locks(*_: object) -> None:
 def test_a17_killed_at_any_system_call(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """Old or new, whole; what is left over is removed by the next writer, which succeeds."""
+    """Section 5, Writing: old or new, whole; what is left over is removed by the next writer, which
+    succeeds within two seconds.
+    """
     target, linked = file, case == "a link"
     conditions: list[str] = []
     if case == "a file without flock":
@@ -64,7 +66,7 @@ def test_a17_killed_at_any_system_call(
         names = {*os.listdir(file.parent), *os.listdir(target.parent)}
         left_over.update(Path(name).suffix for name in names)
         start = time.monotonic()
-        runtime.update(io, lambda value: {"timeoutSec": value.timeout_sec + 5})
+        runtime.update(io, lambda value: {"timeoutSec": value.timeout_sec + 5}, timeout=GUARD)
         assert time.monotonic() - start < GUARD
         assert outcome(target) in (6, 7)
         assert eventually(lambda: runtime.get(io).timeout_sec == outcome(target))
@@ -79,11 +81,20 @@ def test_a17_killed_at_any_system_call(
     assert calls > 30
 
 
-def test_a28_what_fifty_killed_writers_left_is_removed(file: Path, runtime: Runtime) -> None:
-    """Section 5: by the next writer; what is somebody else's is not."""
+def test_a28_what_fifty_killed_writers_left_is_removed(
+    file: Path, runtime: Runtime, processes: Processes
+) -> None:
+    """Section 5, Writing: by the next writer; what is a live writer's or somebody else's is not."""
     if not RENAMES:
         pytest.skip("the numbers of the system calls are not known here")
-    others = {"pix.json.tmp-notes", "pix.json.bak", ".pix.json.swp"}
+    alive = processes.start(
+        """
+        from pix_shm._config.temporaries import temporary_name
+        say(temporary_name())
+        hear()
+        """
+    )
+    others = {"pix.json.tmp-notes", "pix.json.bak", ".pix.json.swp", alive.hear()}
     for name in others:
         file.with_name(name).write_text("x")
     file.write_text(OLD)
@@ -101,4 +112,5 @@ def test_a28_what_fifty_killed_writers_left_is_removed(file: Path, runtime: Runt
     assert len(set(os.listdir(file.parent)) - others) == 51
     runtime.update(io, {"timeoutSec": 3})
     assert set(os.listdir(file.parent)) == others | {"pix.json"}
+    assert all(file.with_name(name).read_text() == "x" for name in others)
     assert outcome(file) == 3

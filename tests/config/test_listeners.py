@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +13,56 @@ import pytest
 from processes import PATIENCE, eventually
 
 from pix_shm._config import ConfigChange, Runtime
-from pix_shm.errors import ConfigValueError
+from pix_shm.errors import ConfigParseError, ConfigValueError
 from pix_shm.sections import io, pretty
+
+
+def test_what_a_change_says(file: Path, runtime: Runtime) -> None:
+    """Section 6: ``revision``, ``origin``, ``source``, ``changed``, ``previous``, ``current``,
+    ``persisted``; of each origin that this process makes.
+    """
+    assert [field.name for field in fields(ConfigChange)] == [
+        *("revision", "origin", "source", "changed", "previous", "current", "persisted")
+    ]
+    told: list[ConfigChange] = []
+    runtime.subscribe(told.append, immediate=True)
+    runtime.update(pretty, {"icons": "ascii", "diff": {"splitMinWidth": 7}}, source="me")
+    runtime.reset(pretty, ["icons"], source="you")
+    file.write_text('{"io": {"timeoutSec": 7}}')
+    runtime.reload()
+    file.write_text('{"io": {"timeoutSec": 8}}')
+    runtime._due = 0.0
+    runtime.poll()
+    migration = runtime.init()
+    assert migration is not None
+    assert [(c.origin, c.source, c.changed, c.persisted) for c in (*told, migration)] == [
+        ("init", None, (), False),
+        ("api", "me", ("pretty.icons", "pretty.diff.splitMinWidth"), True),
+        ("api", "you", ("pretty.icons",), True),
+        ("reload", None, ("pretty.diff.splitMinWidth", "io.timeoutSec"), False),
+        ("external", None, ("io.timeoutSec",), False),
+        ("migration", None, (), True),
+    ]
+    for before, change in pairwise((*told, migration)):
+        assert change.previous == before.current
+        assert change.current.revision == change.revision > before.revision
+    with pytest.raises(AttributeError):
+        told[0].revision = 1  # type: ignore[misc]
+
+
+def test_only_what_succeeded_is_told(file: Path, runtime: Runtime) -> None:
+    """Section 6: only after success: who is told finds it done; what failed is not told."""
+    seen: list[Any] = []
+    runtime.subscribe(lambda c: seen.append((c.revision, json.loads(file.read_bytes())["io"])))
+    change = runtime.update(io, {"timeoutSec": 7})
+    assert change is not None
+    assert seen == [(change.revision, {"timeoutSec": 7})]
+    with pytest.raises(ConfigValueError):
+        runtime.update(io, {"timeoutSec": 0})
+    file.write_text("{")
+    with pytest.raises(ConfigParseError):
+        runtime.update(io, {"timeoutSec": 8})
+    assert len(seen) == 1
 
 
 def test_listeners_are_told_in_order_before_the_update_returns(runtime: Runtime) -> None:

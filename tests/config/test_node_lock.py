@@ -235,6 +235,68 @@ def test_a21_a_lock_that_is_filled_late_is_not_stolen(lock: Path, runtime: Runti
     assert json.loads(lock.read_text())["pid"] == os.getppid()
 
 
+# Makes the lock file and says so, before it fills it; then goes on when it is told to.
+LATE = """
+import errno, fcntl
+from pix_shm._config import Runtime, nodelock
+from pix_shm.sections import io
+def refused(*_):
+    raise OSError(errno.ENOLCK, "no locks")
+if sys.argv[2] == "False":
+    fcntl.flock = refused
+fill = nodelock.fill
+def late(descriptor, text):
+    say("made")
+    hear()
+    time.sleep(0.3)
+    fill(descriptor, text)
+nodelock.fill = late
+Runtime(sys.argv[1]).update(io, lambda v: {"timeoutSec": v.timeout_sec + 1})
+"""
+
+
+@pytest.mark.parametrize("flock", [True, False], ids=["flock", "lock file alone"])
+def test_a21_a_writer_that_fills_its_lock_late_is_not_robbed(
+    lock: Path,
+    runtime: Runtime,
+    processes: Processes,
+    monkeypatch: pytest.MonkeyPatch,
+    flock: bool,
+) -> None:
+    """Section 5, Writing: an empty one is taken over after a second, not after 300 ms."""
+    if not flock:
+        refuse_flock(monkeypatch)
+    late = processes.start(LATE, lock.parent, flock)
+    assert late.hear() == "made"
+    assert lock.read_bytes() == b""
+    late.say()
+    assert writes(runtime, PATIENCE)
+    assert late.finish() == ""
+    assert runtime.get(io).timeout_sec == 32
+
+
+@pytest.mark.parametrize("flock", [True, False], ids=["flock", "lock file alone"])
+def test_a21_a_writer_killed_before_it_fills_its_lock_delays_nobody_for_long(
+    lock: Path,
+    runtime: Runtime,
+    processes: Processes,
+    monkeypatch: pytest.MonkeyPatch,
+    flock: bool,
+) -> None:
+    """Section 5, Writing: taken over after a second, not after minutes."""
+    if not flock:
+        refuse_flock(monkeypatch)
+    late = processes.start(LATE, lock.parent, flock)
+    assert late.hear() == "made"
+    late.kill()
+    late.wait()
+    assert lock.read_bytes() == b""
+    start = time.monotonic()
+    assert writes(runtime, PATIENCE)
+    assert time.monotonic() - start < 20
+    assert runtime.get(io).timeout_sec == 31
+
+
 def test_a_lock_that_names_nobody_is_taken_over_when_node_would(
     lock: Path, runtime: Runtime
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from processes import Processes, eventually
 
-from pix_shm._config import Runtime, storage
+from pix_shm._config import Runtime, migrations, storage
 from pix_shm._config.lock import DirectoryLock
 from pix_shm._config.owners import start_of
 from pix_shm.errors import ConfigLockError, ConfigWriteError
@@ -28,14 +28,27 @@ def soon() -> float:
     return time.monotonic() + 60
 
 
-def modes_of_temporaries(directory: Path, stop: threading.Event, seen: list[int]) -> None:
-    while not stop.is_set():
+def modes_of_temporaries(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The modes that temporary files have before and after each call that a write is made of."""
+    seen: list[int] = []
+
+    def look() -> None:
         for entry in os.scandir(directory):
             if entry.name.endswith(".tmp"):
-                try:
-                    seen.append(stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode))
-                except FileNotFoundError:
-                    pass
+                seen.append(stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode))
+
+    def looking(call: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*given: Any, **named: Any) -> Any:
+            look()
+            result = call(*given, **named)
+            look()
+            return result
+
+        return made
+
+    for name in ("open", "write", "fchown", "fchmod", "fsync", "rename"):
+        monkeypatch.setattr(os, name, looking(getattr(os, name)))
+    return seen
 
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "rename", "fchmod"])
@@ -88,33 +101,80 @@ def test_an_unconfirmed_flush_of_the_directory_is_a_warning(
     assert runtime.diagnostics() == ()
 
 
-def test_the_file_is_flushed_before_it_is_renamed_and_its_directory_after(
+def test_the_steps_of_a_transaction_in_their_order(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Section 5, the transaction."""
+    """Section 5, Writing: lock, the Node runtime's inside ours, read what is there now, migrate,
+    change, write a temporary file in the same directory, flush it, rename it, flush the directory,
+    publish, release, then tell.
+    """
     steps: list[str] = []
-    fsync, rename = os.fsync, os.rename
 
-    def flush(descriptor: int) -> None:
-        is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        steps.append("flush directory" if is_directory else "flush file")
-        fsync(descriptor)
+    def noted(owner: Any, name: str, step: Callable[..., str | None]) -> None:
+        whole = getattr(owner, name)
 
-    def move(*given: Any, **named: Any) -> None:
-        steps.append("rename")
-        rename(*given, **named)
+        def call(*given: Any, **named: Any) -> Any:
+            told = step(*given, **named)
+            if told:
+                steps.append(told)
+            return whole(*given, **named)
 
-    publish = type(runtime._segment).publish_config
+        monkeypatch.setattr(owner, name, call)
 
-    def published(*given: Any) -> int:
-        steps.append("publish")
-        return publish(*given)
+    def flushed(descriptor: int) -> str:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        return "flush directory" if path == str(file.parent) else f"flush {Path(path).suffix}"
 
-    monkeypatch.setattr(os, "fsync", flush)
-    monkeypatch.setattr(os, "rename", move)
-    monkeypatch.setattr(type(runtime._segment), "publish_config", published)
-    runtime.update(io, {"timeoutSec": 8})
-    assert steps == ["flush file", "rename", "flush directory", "publish"]
+    def opened(path: Any, flags: int, *_: Any, dir_fd: int | None = None) -> str | None:
+        if not flags & os.O_CREAT:
+            return None
+        assert dir_fd is not None
+        assert os.readlink(f"/proc/self/fd/{dir_fd}") == str(file.parent)
+        return f"make {Path(path).suffix}"
+
+    def migrate(root: Any) -> Any:
+        steps.append("migrate")
+        return migrations.migrated(root)
+
+    def change(value: Any) -> dict[str, Any]:
+        steps.append("change")
+        return {"timeoutSec": value.timeout_sec + 1}
+
+    file.write_text('{"$version": 1, "io": {"timeoutSec": 1}}')
+    runtime.get(io)
+    runtime.subscribe(lambda change: steps.append(f"tell of {change.revision}"))
+    noted(DirectoryLock, "acquire", lambda *_: "lock")
+    noted(DirectoryLock, "release", lambda *_: "unlock")
+    noted(storage.LockedFile, "read", lambda *_: "read")
+    noted(os, "open", opened)
+    noted(os, "fsync", flushed)
+    noted(os, "rename", lambda source, target, **_: f"rename {Path(source).suffix} to {target}")
+    noted(os, "unlink", lambda path, **_: f"remove {path}")
+    noted(type(runtime._segment), "publish_config", lambda *_: "publish")
+    monkeypatch.setattr("pix_shm._config.runtimes.migrated", migrate)
+    edited = file.with_name("edited")
+    edited.write_text('{"$version": 1, "io": {"timeoutSec": 7}}')
+    os.replace(edited, file)
+    done = runtime.update(io, change)
+    monkeypatch.undo()
+    assert done is not None
+    assert [step for step in steps if step != "migrate"] == [
+        "lock",
+        "make .lock",
+        "read",
+        "change",
+        "make .tmp",
+        "flush .tmp",
+        "rename .tmp to pix.json",
+        "flush directory",
+        "publish",
+        "remove pix.json.lock",
+        "unlock",
+        f"tell of {done.previous.revision}",  # what was edited meanwhile
+        f"tell of {done.revision}",
+    ]
+    assert "migrate" in steps[steps.index("read") : steps.index("change")]
+    assert done.current.io.timeout_sec == 8
 
 
 def test_short_writes_are_completed(
@@ -200,28 +260,30 @@ def test_a_failed_close_comes_after_the_flush(
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
-@pytest.mark.parametrize("mode", [None, 0o600, 0o640, 0o644, 0o400, 0o664])
-def test_a15_permission_bits(file: Path, umask: int, mode: int | None) -> None:
-    """Section 5: new files are 0600, existing ones keep theirs; never wider on the way."""
+@pytest.mark.parametrize("mode", [None, 0o600, 0o640, 0o644, 0o400, 0o664, 0o602])
+def test_a15_permission_bits(
+    file: Path, monkeypatch: pytest.MonkeyPatch, umask: int, mode: int | None
+) -> None:
+    """Section 5, Writing: new files are 0600, existing ones keep their mode; the temporary one is
+    never wider on the way. What others may write is a warning.
+    """
     if mode is not None:
         file.write_text("{}")
         file.chmod(mode)
     runtime = Runtime(file.parent)
-    stop, seen = threading.Event(), list[int]()
-    watcher = threading.Thread(target=modes_of_temporaries, args=(file.parent, stop, seen))
-    watcher.start()
     before = os.umask(umask)
     try:
-        for seconds in (1, 2, 3):
-            runtime.update(io, {"timeoutSec": seconds})
-            assert stat.S_IMODE(file.stat().st_mode) == (mode or 0o600)
+        with monkeypatch.context() as patched:
+            seen = modes_of_temporaries(file.parent, patched)
+            for seconds in (1, 2, 3):
+                runtime.update(io, {"timeoutSec": seconds})
+                assert stat.S_IMODE(file.stat().st_mode) == (mode or 0o600)
     finally:
         os.umask(before)
-        stop.set()
-        watcher.join()
+    assert (mode or 0o600) in seen
     assert not [m for m in seen if m & ~(mode or 0o600)]
     unsafe = [d.code for d in runtime.diagnostics()]
-    assert unsafe == (["UNSAFE_PERMISSIONS"] if mode == 0o664 else [])
+    assert unsafe == (["UNSAFE_PERMISSIONS"] if mode in (0o664, 0o602) else [])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
