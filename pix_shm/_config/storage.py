@@ -178,7 +178,8 @@ class LockedFile:
             ConfigLockError: this process does not have the lock.
         """
         self.check_writable()
-        sweep(self._directory)
+        for directory in (self._directory, *self._directories):
+            sweep(directory)
         temporary = temporary_name()
         try:
             if len(data) > LARGEST:

@@ -36,14 +36,16 @@ def no_locks(*_: object) -> None:
     raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
 
-@pytest.mark.parametrize("case", ["a file", "a link", "a file without flock"])
+@pytest.mark.parametrize(
+    "case", ["a file", "a link", "a file without flock", "a link and left-over locks"]
+)
 def test_a17_killed_at_any_system_call(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """Section 5, Writing: old or new, whole; what is left over is removed by the next writer, which
     succeeds within two seconds.
     """
-    target, linked = file, case == "a link"
+    target, linked = file, case.startswith("a link")
     conditions: list[str] = []
     if case == "a file without flock":
         monkeypatch.setattr("fcntl.flock", no_locks)
@@ -52,15 +54,21 @@ def test_a17_killed_at_any_system_call(
         target = file.parent / "dotfiles" / "real.json"
         target.parent.mkdir()
         file.symlink_to("dotfiles/real.json")
-    target.write_text(OLD)
     runtime.get(io)
     outcomes: set[int] = set()
     left_over: set[str] = set()
     calls = 0
 
+    def prepare() -> None:
+        target.write_text(OLD)
+        if case == "a link and left-over locks":
+            for path in {file, target}:
+                path.with_name(f"{path.name}.lock").write_text('{"pid": 4194304, "at": 0}')
+
     def update() -> None:
         runtime.update(io, {"timeoutSec": 2})
 
+    prepare()
     while run_until(update, lambda made, _: made == calls):  # noqa: B023  # used at once
         outcomes.add(outcome(target))
         names = {*os.listdir(file.parent), *os.listdir(target.parent)}
@@ -72,8 +80,9 @@ def test_a17_killed_at_any_system_call(
         assert eventually(lambda: runtime.get(io).timeout_sec == outcome(target))
         assert [condition.code for condition in runtime.diagnostics()] == conditions
         assert os.listdir(target.parent) == [target.name]
+        assert sorted(os.listdir(file.parent)) == (["dotfiles"] if linked else []) + ["pix.json"]
         assert file.is_symlink() == linked
-        target.write_text(OLD)
+        prepare()
         runtime.reload()
         calls += 1
     assert outcomes == {1, 2}
