@@ -69,6 +69,7 @@ PATHS = {"INVALID_VALUE": "io.timeoutSec", "MIGRATION_FAILED": "optimizer.json"}
 def test_a_condition_of_the_file_is_listed_once_while_it_lasts(
     file: Path, runtime: Runtime, code: str
 ) -> None:
+    """Section 8: a condition is listed once, not once a read, and goes away when it does."""
     assert runtime.diagnostics() == ()
     CONDITIONS[code](file)
     runtime.reload()
@@ -94,6 +95,7 @@ def test_a_condition_of_the_file_is_listed_once_while_it_lasts(
 
 
 def test_a_condition_that_comes_again_is_a_new_one(file: Path, runtime: Runtime) -> None:
+    """Section 8: ``at`` is when a condition was first seen, and one that went is another one."""
     file.write_text("{")
     runtime.reload()
     (first,) = runtime.diagnostics()
@@ -113,6 +115,7 @@ def test_a_condition_that_comes_again_is_a_new_one(file: Path, runtime: Runtime)
 def test_a_directory_that_cannot_be_flushed_is_listed_until_it_can(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Section 8, ``WRITE_FAILED``: listed once, while durability is not confirmed."""
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
@@ -132,7 +135,9 @@ def test_a_directory_that_cannot_be_flushed_is_listed_until_it_can(
 
 
 def test_a_segment_that_cannot_be_used_is_listed_until_it_can(file: Path, runtime: Runtime) -> None:
-    """Section 4: config calls work all the same, with one diagnostic and one warning."""
+    """Section 8, ``SEGMENT_UNAVAILABLE``; section 4: config calls work all the same, with one
+    diagnostic and one warning.
+    """
     stranger = Path("/dev/shm" + name_of(file.parent))
     stranger.write_bytes(b"not a segment")
     with warnings.catch_warnings(record=True) as caught:
@@ -147,7 +152,7 @@ def test_a_segment_that_cannot_be_used_is_listed_until_it_can(file: Path, runtim
 
 
 def test_a_listener_that_ends_itself_and_fails_is_no_condition(runtime: Runtime) -> None:
-    """Nobody could ever make it succeed again."""
+    """Section 8, ``LISTENER_FAILED``: nobody could ever make this one succeed again."""
 
     def once(_: ConfigChange) -> None:
         off()
@@ -162,7 +167,7 @@ def test_a_listener_that_ends_itself_and_fails_is_no_condition(runtime: Runtime)
 
 
 def test_many_bad_values_hide_nothing_else(file: Path, runtime: Runtime) -> None:
-    """Whatever was listed first."""
+    """Section 8: a bounded list; what is wrong with the whole file comes first."""
     rules = json.dumps(["("] * 1000)
     file.write_text(f'{{"gate": {{"autoApprove": {rules}}}}}')
     runtime.reload()
@@ -193,6 +198,8 @@ def test_of_many_bad_values_no_more_are_noted_than_listed(
 
 
 def test_many_listeners_hide_nothing_else(file: Path, runtime: Runtime) -> None:
+    """Section 8: a bounded list; each kind of condition has room of its own."""
+
     def fail(_: ConfigChange) -> None:
         raise RuntimeError
 
@@ -228,7 +235,9 @@ def test_many_listeners_hide_nothing_else(file: Path, runtime: Runtime) -> None:
 def test_parse_errors_say_where(
     file: Path, runtime: Runtime, data: bytes, line: int, column: int
 ) -> None:
-    """Line and column count characters from 1; the exception has the same ones."""
+    """Section 5, Reading: a ``PARSE_ERROR`` with line and column, which count characters from 1;
+    the exception has the same ones.
+    """
     file.write_bytes(data)
     (condition,) = runtime.diagnostics()
     assert condition.code == "PARSE_ERROR"
@@ -299,7 +308,9 @@ BAD_DOCUMENT = json.dumps(
 def test_no_message_holds_a_value_of_the_file(
     file: Path, runtime: Runtime, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
-    """Neither of a condition, nor of an exception and what it is chained to, nor in the log."""
+    """Section 8: values that may be private never appear: neither in a condition, nor in an
+    exception and what it is chained to, nor in the log.
+    """
     file.write_text(text)
     with caplog.at_level(logging.DEBUG, "pix_shm"):
         conditions = runtime.diagnostics()
@@ -321,6 +332,7 @@ def test_no_message_holds_a_value_of_the_file(
 
 
 def test_no_message_holds_a_value_that_an_update_was_given(runtime: Runtime) -> None:
+    """Section 8: values that may be private never appear in a message."""
     patches: list[tuple[Any, dict[str, Any]]] = [
         (collapse, {"delaySec": SECRET}),
         (collapse, {"tools": {"tool": SECRET}}),
@@ -377,7 +389,7 @@ PROBLEMS: dict[str, Callable[[Path], object]] = {
 def test_no_problem_of_the_file_makes_a_read_raise(
     file: Path, runtime: Runtime, problem: str
 ) -> None:
-    """Before it was read the first time, and after it was read well."""
+    """Section 8: before it was read the first time, and after it was read well."""
     other = Runtime(file.parent)
     assert other.get(io).timeout_sec == 30
     PROBLEMS[problem](file)
@@ -427,7 +439,9 @@ FAILURES: dict[str, tuple[Callable[[Path], object], type[ConfigError]]] = {
 def test_each_failure_has_the_class_of_what_can_be_done(
     file: Path, runtime: Runtime, to_do: str
 ) -> None:
-    """Section 8: and no other: who handles one handles none of the others by it."""
+    """Section 8: each class says what the caller can do: who handles one handles none of the others
+    by it.
+    """
     prepare, expected = FAILURES[to_do]
     prepare(file)
     value = "x" if to_do == "correct the call" else 7

@@ -19,6 +19,30 @@ from hypothesis import strategies as st
 
 from pix_shm._config.document import DEPTH, Document, Number, blank, parse, serialize, stamped
 
+COMMENT = "comments are not allowed in JSON: take this one out"
+TRAILING = "a trailing comma is not allowed in JSON: take it out"
+
+REASONS = {
+    COMMENT,
+    TRAILING,
+    "Expecting value",
+    "Expecting property name enclosed in double quotes",
+    "Expecting ':' delimiter",
+    "Expecting ',' delimiter",
+    "Extra data",
+    "Invalid control character at",
+    "Invalid \\escape",
+    "Invalid \\uXXXX escape",
+    "Unexpected UTF-8 BOM (decode using utf-8-sig)",
+    "Unterminated string starting at",
+    "a duplicate key",
+    "a lone surrogate",
+    "not UTF-8 text",
+    "not a JSON number",
+    "the root is not an object",
+}
+"""What problems may say: words of ours and of the parser, and nothing of a file."""
+
 NODE_READER = """
 const strict = new TextDecoder("utf-8", { fatal: true });
 require("node:readline").createInterface({ input: process.stdin }).on("line", (line) => {
@@ -116,8 +140,8 @@ def mangled(draw: st.DrawFn) -> bytes:
 def test_what_has_a_reading_is_what_another_strict_parser_takes(
     node: Callable[[bytes], str], data: bytes
 ) -> None:
-    """Section 5, Reading: what strict JSON does not allow is a problem, and nothing else is; what
-    has a problem is told where.
+    """Section 5, Reading: what strict JSON does not allow is a problem, and nothing else is; said
+    where, and (section 8) without a word of the file.
     """
     document = parse(data)
     answer = node(data)
@@ -127,6 +151,7 @@ def test_what_has_a_reading_is_what_another_strict_parser_takes(
     assert (document.root is not None) == answer.startswith("{")
     if document.root is None:
         assert document.problem is not None
+        assert document.problem.reason in REASONS
         assert document.problem.line >= 1
         assert document.problem.column >= 1
     elif document.problem is not None:
@@ -137,6 +162,7 @@ def test_what_has_a_reading_is_what_another_strict_parser_takes(
 
 @given(st.binary())
 def test_no_bytes_make_parsing_raise(data: bytes) -> None:
+    """Section 8: no config problem makes a read raise."""
     parse(data)
 
 
@@ -156,7 +182,9 @@ def test_no_bytes_make_parsing_raise(data: bytes) -> None:
     ],
 )
 def test_numbers_are_written_back_as_they_stand(literal: str) -> None:
-    """Section 5: an integer too large for 64 bits is still that integer."""
+    """Section 5, Reading: numbers keep their value; an integer too large for 64 bits is still that
+    integer.
+    """
     document = parse(f'{{"n": {literal}}}'.encode())
     assert document.problem is None
     assert document.root == {"n": Number(literal)}
@@ -164,24 +192,22 @@ def test_numbers_are_written_back_as_they_stand(literal: str) -> None:
 
 
 def test_large_integers_have_their_value() -> None:
+    """Section 5, Reading: and what no double can hold is infinite, which no field allows."""
     assert Number("18446744073709551616").value == 2**64
     assert Number("1e400").value == float("inf")
 
 
 @pytest.mark.parametrize("data", [b"", b" \r\n\t", b"\xef\xbb\xbf", b"\xef\xbb\xbf \n"])
 def test_nothing_is_an_empty_document(data: bytes) -> None:
-    """Section 5: an empty file is all defaults."""
+    """Section 5, Reading: an empty file is all defaults."""
     document = parse(data)
     assert document.root == {}
     assert document.problem is None
 
 
 def test_a_byte_order_mark_is_accepted() -> None:
+    """Section 5, Reading: a UTF-8 byte-order mark is accepted."""
     assert parse(b'\xef\xbb\xbf{"a": 1}').root == {"a": 1}
-
-
-COMMENT = "comments are not allowed in JSON: take this one out"
-TRAILING = "a trailing comma is not allowed in JSON: take it out"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +243,7 @@ TRAILING = "a trailing comma is not allowed in JSON: take it out"
 def test_what_is_not_json_has_no_reading(
     data: bytes, line: int, column: int | None, reason: str | None
 ) -> None:
-    """Section 5: what strict JSON does not allow, with line and column."""
+    """Section 5, Reading: what strict JSON does not allow, with line and column."""
     document = parse(data)
     assert document.root is None
     assert document.problem is not None
@@ -227,25 +253,30 @@ def test_what_is_not_json_has_no_reading(
 
 
 def test_a_duplicate_key_is_read_but_never_to_be_written() -> None:
-    """Section 5: the best reading that exists, the last one, and where the loss would be."""
+    """Section 5, Reading: the best reading that exists, the last one, and where the loss
+    would be.
+    """
     document = parse(b'{"x": {"a": 1},\n "a": 1, "b": {"a": 2}, "\\u0061": 3}')
     assert document.root == {"x": {"a": 1}, "a": 3, "b": {"a": 2}}
     assert str(document.problem) == "line 2, column 25: a duplicate key"
 
 
 def test_a_lone_surrogate_is_read_but_never_to_be_written() -> None:
+    """Section 5, Reading: the best reading that exists, and where the loss would be."""
     document = parse(b'{"fine": "\\ud83d\\ude00",\n "a": ["\\ud800"]}')
     assert document.root == {"fine": "\U0001f600", "a": ["\ud800"]}
     assert str(document.problem) == "line 2, column 8: a lone surrogate"
 
 
 def test_a_pair_of_surrogates_is_no_problem() -> None:
+    """Section 5, Reading: no more is refused than would lose data."""
     assert parse(b'{"a": "\\ud83d\\ude00", "b": "\\\\ud800"}').problem is None
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
 @pytest.mark.parametrize("levels", [DEPTH, 100_000])
 def test_too_deep_nesting_is_a_problem(opening: str, levels: int) -> None:
+    """Section 5, Reading: what is nested more than 200 levels deep cannot be parsed."""
     document = parse(('{"x":' + opening * levels).encode())
     assert document.root is None
     assert document.problem is not None
@@ -253,6 +284,7 @@ def test_too_deep_nesting_is_a_problem(opening: str, levels: int) -> None:
 
 
 def test_the_deepest_nesting_allowed_is_written_back() -> None:
+    """Section 5, Writing: what can be read can be written."""
     data = b'{"x":' + b"[" * (DEPTH - 1) + b"]" * (DEPTH - 1) + b"}"
     document = parse(data)
     assert document.root is not None
@@ -288,11 +320,12 @@ def test_problems_hold_no_value_of_the_file(data: bytes) -> None:
     + [(v, False) for v in ('"2"', "true", "null", "0", "-3", "[]")],
 )
 def test_a_version_above_one_is_unsupported(version: str, unsupported: bool) -> None:
+    """Section 5, Writing: a ``$version`` above 1; one that makes no sense is none."""
     assert parse(f'{{"$version": {version}}}'.encode()).unsupported_version is unsupported
 
 
 def test_the_version_is_put_first_and_stays_where_it_is() -> None:
-    """Section 5: only ``$version`` and explicit values are stored."""
+    """Section 5, Writing: only ``$version`` and explicit values are stored."""
     assert list(stamped({"a": 1}).items()) == [("$version", 1), ("a", 1)]
     assert list(stamped({"a": 1, "$version": 1}).items()) == [("a", 1), ("$version", 1)]
     assert list(stamped({"a": 1, "$version": True}).items()) == [("a", 1), ("$version", 1)]

@@ -128,7 +128,9 @@ def test_a12_a_read_only_file_system(file: Path, processes: Processes, linked: b
 def test_a12_a_read_only_directory_of_links_and_a_target_that_can_be_written(
     file: Path, processes: Processes, runtime_of: Callable[[Path], Runtime]
 ) -> None:
-    """Where the link lies, neither Node nor we can make a lock; the target's suffices."""
+    """Section 5, Writing: the target is replaced. Where the link lies, neither Node nor we can make
+    a lock; the target's suffices.
+    """
     file.write_text(TEXT)
     home = file.parent / "home"
     home.mkdir()
@@ -198,7 +200,9 @@ def test_a29_a_full_disk(file: Path, processes: Processes) -> None:
 
 
 def test_a10_a_target_on_another_file_system(file: Path, processes: Processes) -> None:
-    """The temporary file is made beside the target: no rename crosses file systems."""
+    """Section 5, Writing: the temporary file is made beside the target: no rename crosses file
+    systems.
+    """
     away = file.with_name("away")
     away.mkdir()
     file.symlink_to("away/pix.json")
@@ -220,7 +224,7 @@ NO_FLOCK = ("EBADF", "ENOLCK", "ESTALE", "EOPNOTSUPP", "ENOSYS")
 def test_a32_a_file_system_that_locks_no_directories(
     file: Path, processes: Processes, name: str
 ) -> None:
-    """The lock file alone then, and a diagnostic that says so."""
+    """Section 5, Writing: the lock file alone then, and a diagnostic that says so."""
     file.write_text(TEXT)
     child = writer(processes, file.parent, injected(f"flock:error={name}"), 0.3)
     assert child.ask(7) == "written LOCK_UNAVAILABLE"
@@ -236,7 +240,9 @@ def test_a32_a_file_system_that_locks_no_directories(
 def test_a32_no_wait_is_unbounded(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel is never asked to wait: on a network it may do so for ever."""
+    """Section 5, Writing: waiters time out. The kernel is never asked to wait: on a network it may
+    do so for ever.
+    """
     import fcntl
 
     real, asked = fcntl.flock, list[int]()
@@ -253,6 +259,8 @@ def test_a32_no_wait_is_unbounded(
 def test_a32_the_diagnostic_goes_when_the_lock_is_back(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Section 8: a condition goes away when it does."""
+
     def refuse(*_: Any) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -267,7 +275,7 @@ def test_a32_the_diagnostic_goes_when_the_lock_is_back(
 
 
 def test_a32_without_flock_no_update_is_lost(file: Path, processes: Processes) -> None:
-    """The lock file excludes, if slowly."""
+    """Section 5, Writing: the lock file excludes, if slowly."""
     children = [
         processes.start(
             """
@@ -304,6 +312,7 @@ RENAMES = "rename,renameat,renameat2"
 def test_a33_a_rename_that_is_refused_for_a_moment(
     file: Path, processes: Processes, name: str
 ) -> None:
+    """Section 5, Writing: is tried again."""
     file.write_text(TEXT)
     wrap = injected(f"{RENAMES}:error={name}:when=1..2")
     child = writer(processes, file.parent, wrap)
@@ -316,7 +325,7 @@ def test_a33_a_rename_that_is_refused_for_a_moment(
 def test_a33_a_rename_that_is_always_refused(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Bounded, typed, and the lock is given back."""
+    """Section 5, Writing: bounded, typed, and the lock is given back."""
     file.write_text(TEXT)
     child = writer(processes, file.parent, injected(f"{RENAMES}:error=EACCES"))
     assert child.ask(7) == f"ConfigWriteError {file}: Permission denied"
@@ -329,6 +338,7 @@ def test_a33_a_rename_that_is_always_refused(
 def test_a33_the_lock_is_looked_at_before_each_try(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Section 5, Writing: before the rename the lock must still name us."""
     file.write_text(TEXT)
     tries: list[str] = []
 
@@ -409,7 +419,9 @@ def test_a_directory_that_cannot_be_flushed(
 def test_an_open_that_fails_at_any_place(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """Each file of a write in turn, lock files included; only what the change needs is needed."""
+    """Section 5, Writing: a failed lock or write leaves everything. Each file of a write in turn,
+    lock files included; only what the change needs is needed.
+    """
     file.write_text(TEXT)
     runtime.get(io)
     real = os.open

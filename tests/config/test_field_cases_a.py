@@ -19,7 +19,7 @@ BROKEN = '{"$version":1,"pretty":{"icons":"ascii"},}'
 
 
 def test_a01_readers_never_see_half_a_file(file: Path, processes: Processes) -> None:
-    """Section 5: the file is renamed into place, whole."""
+    """Section 5, Writing: the file is renamed into place, whole."""
     writers, updates = 4, 25
     bulk = {"$version": 1, **{f"unknown{i}": "x" * 1000 for i in range(64)}}
     file.write_text(json.dumps(bulk))
@@ -72,7 +72,7 @@ def test_a01_readers_never_see_half_a_file(file: Path, processes: Processes) -> 
 
 
 def test_a02_no_update_is_lost(file: Path, processes: Processes) -> None:
-    """Section 5: the file is read inside the lock."""
+    """Section 5, Writing: the file is read inside the lock."""
     children = [
         processes.start(
             """
@@ -102,7 +102,7 @@ def test_a02_no_update_is_lost(file: Path, processes: Processes) -> None:
 def test_a04_a_parse_error_wipes_nothing(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Section 5: what cannot be parsed is never overwritten."""
+    """Section 5, Reading: what cannot be parsed is never overwritten."""
     file.write_text(BROKEN)
     before = file.read_bytes(), file.stat()
     assert runtime.get(pretty).icons == "nerd"
@@ -165,7 +165,9 @@ def test_a06_a_byte_order_mark_is_accepted(
 def test_a06_utf_16_is_no_config(
     file: Path, runtime: Runtime, capsys: pytest.CaptureFixture[str], encoding: str
 ) -> None:
-    """As A04: defaults, one diagnostic, no write, byte-identical; the sidecar is as it was."""
+    """Section 5, Reading. As A04: defaults, one diagnostic, no write, byte-identical; the sidecar
+    is as it was.
+    """
     legacy = file.with_name("optimizer.json")
     mark = {"utf-16": b"", "utf-16-be": b"\xfe\xff", "utf-16-le": b""}[encoding]
     file.write_bytes(mark + '{"io": {"timeoutSec": 7}}'.encode(encoding))
@@ -237,7 +239,9 @@ def test_a07_comments_and_trailing_commas_are_refused(
 
 
 def test_a07_what_only_looks_like_a_comment_is_text(file: Path, runtime: Runtime) -> None:
-    """A string may hold ``//``, ``/*`` and commas before brackets; it is kept as it is."""
+    """Section 5, Writing: a string may hold ``//``, ``/*`` and commas before brackets; it is
+    kept.
+    """
     text = '{"$version": 1, "u": "http://x /* y */ ,} ,]", "#": "// x"}'
     file.write_text(text)
     assert runtime.update(collapse, {"delaySec": 15}) is not None
@@ -246,7 +250,7 @@ def test_a07_what_only_looks_like_a_comment_is_text(file: Path, runtime: Runtime
 
 
 def test_a08_unknown_keys_are_kept(file: Path) -> None:
-    """Section 5: in place and in order; only the edited path differs."""
+    """Section 5, Writing: in place and in order; only the edited path differs."""
     text = json.dumps(
         {
             "zeta": {"": [1, {"b": 1, "a": 2}], "__proto__": {"x": None}},
@@ -275,7 +279,9 @@ def test_a08_unknown_keys_are_kept(file: Path) -> None:
 
 
 def test_a34_an_edit_from_outside_survives(file: Path, runtime: Runtime) -> None:
-    """Section 5: the file is read inside the lock; what was known before counts for nothing."""
+    """Section 5, Writing: the file is read inside the lock; what was known before counts for
+    nothing.
+    """
     file.write_text('{"$version": 1, "pretty": {"icons": "ascii"}, "collapse": {"delaySec": 3}}')
     assert runtime.get(pretty).icons == "ascii"
     edited = file.with_name("edited")
@@ -322,6 +328,7 @@ def test_a36_values_are_neither_rewritten_nor_shown(
 
 @pytest.mark.parametrize("root", ["[]", '"x"', "null", "42"])
 def test_a37_a_root_of_the_wrong_shape_is_refused(file: Path, runtime: Runtime, root: str) -> None:
+    """Section 5, Reading: as A04: defaults, a ``PARSE_ERROR``, and never overwritten."""
     file.write_text(root)
     assert runtime.get(io).timeout_sec == 30
     assert [d.code for d in runtime.diagnostics()] == ["PARSE_ERROR"]
@@ -331,7 +338,7 @@ def test_a37_a_root_of_the_wrong_shape_is_refused(file: Path, runtime: Runtime, 
 
 
 def test_a37_wrong_shapes_fall_back_alone(file: Path, runtime: Runtime) -> None:
-    """Section 5: siblings work; the bad raw value survives unrelated writes."""
+    """Section 5, Fields: siblings work; the bad raw value survives unrelated writes."""
     bad = {
         "pretty": None,
         "collapse": True,
@@ -365,7 +372,7 @@ def test_a37_wrong_shapes_fall_back_alone(file: Path, runtime: Runtime) -> None:
 
 @pytest.mark.parametrize("value", ['"10"', "-1", "1e400", "true"])
 def test_a37_numbers_of_the_wrong_shape(file: Path, runtime: Runtime, value: str) -> None:
-    """The raw value survives as it stands: 1e400 is no Infinity."""
+    """Section 5, Fields: the raw value survives as it stands: 1e400 is no Infinity."""
     file.write_text(f'{{"collapse": {{"delaySec": {value}, "enabled": false}}}}')
     assert runtime.get(collapse).delay_sec == 10
     assert runtime.get(collapse).enabled is False

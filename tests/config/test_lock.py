@@ -33,7 +33,8 @@ say("done")
 def test_a19_a_stopped_holder_is_never_robbed(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Section 5: waiters time out with a typed error naming holder and path; readers do not.
+    """Section 5, Writing: waiters time out with a typed error naming holder and path; readers do
+    not.
 
     A25, too: readers answer at once. And A26: nothing is written without the lock.
     """
@@ -99,6 +100,7 @@ def test_sandboxes_that_share_no_memory_exclude_each_other(
 def test_the_lock_of_a_killed_holder_is_free(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
+    """Section 5, Writing: the kernel drops it at its holder's death."""
     holder = processes.start(HOLD, file.parent)
     assert holder.hear() == "holding"
     holder.kill()
@@ -108,7 +110,9 @@ def test_the_lock_of_a_killed_holder_is_free(
 def test_a23_a_forked_child_neither_keeps_nor_frees_the_lock(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Neither while the parent holds it, nor after; and the child must not write under it."""
+    """Section 5, Writing: neither while the parent holds it, nor after; and the child must not
+    write under it.
+    """
     parent = processes.start(
         """
         from pix_shm._config import Runtime
@@ -325,7 +329,9 @@ def test_turns_are_taken_in_order() -> None:
 
 
 def test_a22_two_holders_never_overlap(file: Path, processes: Processes) -> None:
-    """Not even where the directory, which carries the lock, is replaced all the time."""
+    """Section 5, Writing: not even where the directory, which carries the lock, is replaced all the
+    time.
+    """
     (file.parent / "home").mkdir()
     children = [
         processes.start(
@@ -357,7 +363,9 @@ def test_a22_two_holders_never_overlap(file: Path, processes: Processes) -> None
 def test_a24_threads_and_processes_lose_nothing(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """While somebody opens and closes what carries the lock: record locks would be lost by that."""
+    """Section 5, Writing: while somebody opens and closes what carries the lock: record locks would
+    be lost by that.
+    """
     code = """
         import threading
         from pix_shm._config import Runtime

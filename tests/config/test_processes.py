@@ -29,7 +29,7 @@ while hear() == "read":
 def test_two_processes_that_each_add_one_end_two_higher(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Section 5: always. 200 times each."""
+    """Section 5, Writing: always. 200 times each."""
     runtime.update(collapse, {"delaySec": 1000})
     adders = [
         processes.start(
@@ -204,7 +204,7 @@ def test_an_edit_in_place_is_noticed(file: Path, runtime: Runtime) -> None:
 
 
 def test_snapshots_are_whole(file: Path, runtime: Runtime, processes: Processes) -> None:
-    """Readers of the library see both fields of one write or neither, and never a default."""
+    """Section 5, Writing: readers see both fields of one write or neither, and never a default."""
     runtime.update(pretty, {"maxRenderWidth": 1, "maxRenderHeight": 1})
     writer = processes.start(
         """

@@ -55,7 +55,9 @@ def modes_of_temporaries(directory: Path, monkeypatch: pytest.MonkeyPatch) -> li
 def test_a_failed_write_leaves_everything(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """Section 5: file, snapshot and revision as they were, no temporary file, a typed error."""
+    """Section 5, Writing: file, snapshot and revision as they were, no temporary file, a typed
+    error with the cause, and no event.
+    """
     runtime.update(io, {"timeoutSec": 7})
     told: list[Any] = []
     runtime.subscribe(told.append)
@@ -84,7 +86,7 @@ def test_a_failed_write_leaves_everything(
 def test_an_unconfirmed_flush_of_the_directory_is_a_warning(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Section 5: it comes after the rename: the change stands."""
+    """Section 5, Writing: it comes after the rename: the change stands."""
     real = os.fsync
 
     def fail_on_directories(descriptor: int) -> None:
@@ -288,7 +290,7 @@ def test_a15_permission_bits(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a15_root_keeps_the_owner(file: Path, runtime: Runtime) -> None:
-    """Section 5: also when root writes a user's file."""
+    """Section 5, Writing: also when root writes a user's file."""
     file.write_text("{}")
     os.chown(file, 1234, 5678)
     runtime.update(io, {"timeoutSec": 8})
@@ -299,7 +301,7 @@ def test_a15_root_keeps_the_owner(file: Path, runtime: Runtime) -> None:
 def test_what_root_makes_in_a_users_directory_is_the_users(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime]
 ) -> None:
-    """Private and root's, it would be a config that its user cannot read."""
+    """Section 5, Writing: private and root's, it would be a config that its user cannot read."""
     home = agent_dir / "home"
     home.mkdir()
     os.chown(home, 1234, 5678)
@@ -313,7 +315,7 @@ def test_what_root_makes_in_a_users_directory_is_the_users(
 def test_new_directories_are_private(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime], umask: int
 ) -> None:
-    """Section 5: 0700, those on the way included."""
+    """Section 5, Writing: 0700, those on the way included."""
     target = agent_dir / "a" / "b"
     runtime = runtime_of(target)
     before = os.umask(umask)
@@ -328,7 +330,7 @@ def test_new_directories_are_private(
 def test_a10_the_target_of_a_link_is_replaced_and_the_link_stays(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime]
 ) -> None:
-    """Section 5: a symbolic link keeps its link; several hops, relative, and dangling ones."""
+    """Section 5, Writing: a symbolic link keeps its link; relative ones, and several hops."""
     home, dotfiles = agent_dir / "home", agent_dir / "dotfiles"
     home.mkdir()
     dotfiles.mkdir()
@@ -348,7 +350,7 @@ def test_a10_the_target_of_a_link_is_replaced_and_the_link_stays(
 def test_a10_a_link_that_dangles_is_filled(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime]
 ) -> None:
-    """Whose directory exists, and whose does not."""
+    """Section 5, Writing: whose directory exists, and whose does not."""
     for number, target in enumerate(("there/real.json", "not/there/real.json")):
         home = agent_dir / str(number)
         (home / "there").mkdir(parents=True)
@@ -363,7 +365,9 @@ def test_a10_a_link_that_dangles_is_filled(
 def test_a10_the_directory_itself_is_a_link(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime]
 ) -> None:
-    """From the start, or since somebody moved it and left a link in its place."""
+    """Section 5, Writing: from the start, or since somebody moved it and left a link in its
+    place.
+    """
     home, moved = agent_dir / "home", agent_dir / "moved"
     moved.mkdir()
     home.symlink_to("moved")
@@ -381,6 +385,7 @@ def test_a10_the_directory_itself_is_a_link(
 
 
 def test_a10_a_loop_of_links_is_a_typed_error(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: and nothing is made."""
     file.symlink_to("b.json")
     (file.parent / "b.json").symlink_to("pix.json")
     assert runtime.get(io).timeout_sec == 30
@@ -394,7 +399,7 @@ def test_a10_a_loop_of_links_is_a_typed_error(file: Path, runtime: Runtime) -> N
 def test_what_is_no_file_is_neither_read_nor_replaced(
     file: Path, runtime: Runtime, make: Callable[[Path], None]
 ) -> None:
-    """A FIFO in the file's place hangs nobody."""
+    """Section 5, Writing: cannot be replaced; a FIFO in the file's place hangs nobody."""
     make(file)
     kind = stat.S_IFMT(file.stat().st_mode)
     assert runtime.get(io).timeout_sec == 30
@@ -406,7 +411,7 @@ def test_what_is_no_file_is_neither_read_nor_replaced(
 def test_a28_only_what_dead_writers_left_is_removed(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Section 5: left-over temporary files of dead writers, nobody else's ever."""
+    """Section 5, Writing: left-over temporary files of dead writers, nobody else's ever."""
     alive = processes.start("hear()")
     dead = processes.start("")
     dead.wait()
@@ -466,7 +471,7 @@ def test_a_target_that_moved_while_the_lock_was_waited_for_is_found_again(
 def test_two_agent_directories_that_link_to_one_file_exclude_each_other(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime]
 ) -> None:
-    """Section 5: the lock belongs to the resolved file."""
+    """Section 5, Writing: the lock belongs to the resolved file."""
     runtimes = []
     for name in ("a", "b"):
         (agent_dir / name).mkdir()

@@ -63,7 +63,9 @@ def stored(file: Path) -> Any:
 
 
 def test_reading_creates_nothing(agent_dir: Path) -> None:
-    """Section 5: reads never write, never create anything."""
+    """Section 5, Reading: reads never write, never create anything; a missing file is all
+    defaults.
+    """
     runtime = Runtime(agent_dir / "missing")
     assert runtime.get(io).timeout_sec == 30
     assert runtime.diagnostics() == ()
@@ -71,6 +73,7 @@ def test_reading_creates_nothing(agent_dir: Path) -> None:
 
 
 def test_only_version_and_explicit_values_are_stored(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: sparse."""
     change = runtime.update(pretty, {"icons": "ascii", "diff": {"split_min_width": 100}})
     assert file.read_text() == (
         '{\n  "$version": 1,\n  "pretty": {\n    "icons": "ascii",\n'
@@ -85,7 +88,9 @@ def test_only_version_and_explicit_values_are_stored(file: Path, runtime: Runtim
 
 
 def test_a_default_set_explicitly_becomes_and_stays_explicit(file: Path, runtime: Runtime) -> None:
-    """Section 5: that is a write and a revision, but no event, and ``None`` is returned."""
+    """Section 5, Writing: that is a write and a revision, but no event, and ``None`` is
+    returned.
+    """
     told: list[Any] = []
     runtime.subscribe(told.append)
     before = runtime.snapshot().revision
@@ -97,6 +102,7 @@ def test_a_default_set_explicitly_becomes_and_stays_explicit(file: Path, runtime
 
 
 def test_reset_makes_inherited_again(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: ``reset`` makes a value inherited again."""
     runtime.update(pretty, {"icons": "ascii", "lsStyle": "tree", "diff": {"splitMinWidth": 9}})
     change = runtime.reset(pretty, ["icons", "pretty.diff.split_min_width"])
     assert change is not None
@@ -108,6 +114,7 @@ def test_reset_makes_inherited_again(file: Path, runtime: Runtime) -> None:
 
 
 def test_reset_keeps_what_is_unknown(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: unknown sections and unknown keys survive every write."""
     file.write_text('{"pretty":{"x":1,"icons":"ascii","diff":{"y":2,"splitMinWidth":3}},"z":null}')
     runtime.reset(pretty)
     assert stored(file) == {"$version": 1, "pretty": {"x": 1, "diff": {"y": 2}}, "z": None}
@@ -142,13 +149,16 @@ def test_an_updater_gets_the_newest_value_and_returns_a_model(file: Path, runtim
 
 
 def test_of_a_returned_model_only_what_differs_is_stored(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: sparse."""
     runtime.update(pretty, lambda v: v.model_copy(update={"diff": Diff(split_min_width=7)}))
     assert stored(file) == {"$version": 1, "pretty": {"diff": {"splitMinWidth": 7}}}
     assert runtime.update(pretty, lambda v: v) is None
 
 
 def test_a_returned_model_is_checked(file: Path, runtime: Runtime) -> None:
-    """A copied model holds whatever it was given."""
+    """Section 5, Writing: a bad value is a ``ConfigValueError``; a copied model holds whatever it
+    was given.
+    """
     with pytest.raises(ConfigValueError, match=r"collapse\.delaySec"):
         runtime.update(collapse, lambda v: v.model_copy(update={"delay_sec": True}))
     with pytest.raises(ConfigValueError, match=r"collapse\.enabled"):
@@ -175,7 +185,7 @@ def test_a_returned_model_is_checked(file: Path, runtime: Runtime) -> None:
     ],
 )
 def test_patches_that_are_refused(file: Path, runtime: Runtime, patch: Any, path: str) -> None:
-    """Section 5: objects merge, ``None`` is refused; nothing is written."""
+    """Section 5, Writing: objects merge, ``None`` is refused; nothing is written."""
     with pytest.raises(ConfigValueError) as raised:
         runtime.update(collapse, patch)
     assert raised.value.path == path
@@ -224,7 +234,7 @@ def test_what_an_updater_raises_is_raised_and_changes_nothing(file: Path, runtim
 
 
 def test_an_unchanged_document_is_not_written(file: Path, runtime: Runtime) -> None:
-    """Section 5: where it would stay as it is, nothing is written and nothing emitted."""
+    """Section 5, Writing: where it would stay as it is, nothing is written and nothing emitted."""
     file.write_text('{"collapse": {"delaySec": 15}}')
     runtime.get(collapse)
     before, revision = file.stat(), runtime.snapshot().revision
@@ -235,7 +245,9 @@ def test_an_unchanged_document_is_not_written(file: Path, runtime: Runtime) -> N
 
 
 def test_lists_replace_and_their_unknown_keys_survive(file: Path, runtime: Runtime) -> None:
-    """Section 5: unknown keys survive every write; an item that is new or other is not theirs."""
+    """Section 5, Writing: lists replace; unknown keys survive every write; an item that is new or
+    other is not theirs.
+    """
     file.write_text(
         '{"gate":{"extraRules":[{"z":1,"pattern":"a"},{"pattern":"b","y":2},null,{"pattern":"a"}]}}'
     )
@@ -257,6 +269,7 @@ def test_lists_replace_and_their_unknown_keys_survive(file: Path, runtime: Runti
 
 
 def test_a_rule_is_given_no_unknown_keys(runtime: Runtime) -> None:
+    """Section 5, Writing: a bad value names its path, that of an item included."""
     with pytest.raises(ConfigValueError, match=r"gate\.extraRules\[0\]"):
         runtime.update(gate, {"extraRules": [{"pattern": "a", "flag": "g"}]})
     with pytest.raises(ConfigValueError, match=r"gate\.extraRules\[1\]\.pattern"):
@@ -264,7 +277,7 @@ def test_a_rule_is_given_no_unknown_keys(runtime: Runtime) -> None:
 
 
 def test_a_bad_value_stays_until_somebody_sets_that_field(file: Path, runtime: Runtime) -> None:
-    """Section 5: its raw value stays in the file."""
+    """Section 5, Fields: its raw value stays in the file."""
     file.write_text('{"collapse":{"delaySec":"10","enabled":0}}')
     runtime.update(collapse, {"enabled": False})
     assert stored(file)["collapse"] == {"delaySec": "10", "enabled": False}
@@ -274,7 +287,7 @@ def test_a_bad_value_stays_until_somebody_sets_that_field(file: Path, runtime: R
 
 
 def test_a_newer_version_is_read_and_never_written(file: Path, runtime: Runtime) -> None:
-    """Section 5: ``UnsupportedVersionError``."""
+    """Section 5, Writing: ``UnsupportedVersionError``."""
     file.write_text('{"$version": 2, "io": {"timeoutSec": 7}}')
     before = file.stat()
     assert runtime.get(io).timeout_sec == 7
@@ -286,24 +299,48 @@ def test_a_newer_version_is_read_and_never_written(file: Path, runtime: Runtime)
     assert file.stat() == before
 
 
-@pytest.mark.parametrize("text", ['{"a":1,"a":2,"io":{"timeoutSec":7}}', '{"io":{"timeoutSec":7'])
+@pytest.mark.parametrize("mended", ["repaired", "set aside"])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ('{"a":1,"a":2,"io":{"timeoutSec":7}}', 7),
+        ('{"a":"\\ud800","io":{"timeoutSec":7}}', 7),
+        ('{"io":{"timeoutSec":7}', 30),
+        ('{"io":{"timeoutSec":7},"x":NaN}', 30),
+    ],
+)
 def test_a_file_that_would_lose_data_is_never_written(
-    file: Path, runtime: Runtime, text: str
+    file: Path, runtime: Runtime, text: str, seconds: int, mended: str
 ) -> None:
-    """Section 5: the best reading that exists, a ``PARSE_ERROR``, and no write."""
+    """Section 5, Reading: the best reading that exists, a ``PARSE_ERROR``, and no write: updates
+    raise until the file is repaired or set aside.
+    """
     file.write_text(text)
-    assert runtime.get(io).timeout_sec == (7 if text.endswith("}}") else 30)
+    assert runtime.get(io).timeout_sec == seconds
     assert [(d.code, d.path) for d in runtime.diagnostics()] == [("PARSE_ERROR", str(file))]
-    with pytest.raises(ConfigParseError) as raised:
-        runtime.update(io, {"timeoutSec": 8})
-    assert (raised.value.path, raised.value.line) == (str(file), 1)
+    changes: list[Callable[[], object]] = [
+        lambda: runtime.update(io, {"timeoutSec": 8}),
+        lambda: runtime.update(io, lambda value: {"timeoutSec": 8}),
+        lambda: runtime.update(io, {"timeoutSec": seconds}),
+        lambda: runtime.reset(io),
+    ]
+    for change in changes:
+        with pytest.raises(ConfigParseError) as raised:
+            change()
+        assert (raised.value.path, raised.value.line) == (str(file), 1)
+    assert runtime.init() is None
     assert file.read_text() == text
-    file.write_text("{}")
+    if mended == "repaired":
+        file.write_text("{}")
+    else:
+        file.rename(file.with_name("aside"))
     assert runtime.update(io, {"timeoutSec": 8}) is not None
     assert runtime.diagnostics() == ()
+    assert stored(file) == {"$version": 1, "io": {"timeoutSec": 8}}
 
 
 def test_the_last_good_snapshot_outlives_a_bad_file(file: Path, runtime: Runtime) -> None:
+    """Section 5, Reading: defaults or the last good snapshot."""
     file.write_text('{"io":{"timeoutSec":7}}')
     assert runtime.get(io).timeout_sec == 7
     file.write_text("{")
@@ -312,6 +349,7 @@ def test_the_last_good_snapshot_outlives_a_bad_file(file: Path, runtime: Runtime
 
 
 def test_a_file_that_cannot_be_read_is_no_file_to_write(file: Path, runtime: Runtime) -> None:
+    """Section 8, ``READ_FAILED``; section 5, Writing: a typed error."""
     file.mkdir()
     assert runtime.get(io).timeout_sec == 30
     assert [d.code for d in runtime.diagnostics()] == ["READ_FAILED"]
@@ -337,6 +375,7 @@ def test_conditions_are_listed_once_and_go(file: Path, runtime: Runtime) -> None
 
 
 def test_the_list_of_conditions_is_bounded(file: Path, runtime: Runtime) -> None:
+    """Section 8: a bounded list."""
     file.write_text(json.dumps({"gate": {"autoApprove": ["("] * 1000}}))
     assert len(runtime.diagnostics()) == 80
 
@@ -451,7 +490,7 @@ def test_patches_of_different_fields_merge_in_any_order(
 def test_what_an_update_stored_reads_the_same_afterwards(
     tree: Tree, values: dict[Keys, Any]
 ) -> None:
-    """The snapshot after a write is the one that reading the file gives."""
+    """Section 5, Writing: the snapshot after a write is the one that reading the file gives."""
     root = parse(text_of(tree).encode()).root
     assert root is not None
     root = patched(root, values)
@@ -461,13 +500,16 @@ def test_what_an_update_stored_reads_the_same_afterwards(
 
 
 def test_minimum_tokens_keep_their_spelling_until_changed(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: only what differs is stored."""
     file.write_text('{"compaction":{"minimumTokens":"1M"}}')
     runtime.update(compaction, lambda v: v.model_copy(update={"trigger_percent": 50}))
     assert stored(file)["compaction"] == {"minimumTokens": "1M", "triggerPercent": 50}
 
 
 def test_a_model_read_outside_of_the_lock_is_refused(runtime: Runtime, file: Path) -> None:
-    """Section 5: a functional updater gets the newest value; a stale model would undo others'."""
+    """Section 5, Writing: a functional updater gets the newest value; a stale model would undo
+    others'.
+    """
     file.write_text('{"$version": 1, "pretty": {"lsStyle": "tree"}}')
     stale = runtime.get(pretty).model_copy(update={"icons": "ascii"})
     before = file.read_bytes()
@@ -479,7 +521,7 @@ def test_a_model_read_outside_of_the_lock_is_refused(runtime: Runtime, file: Pat
 
 
 def test_a_model_that_sets_a_default_makes_it_explicit(runtime: Runtime, file: Path) -> None:
-    """Section 5: a value set to its default becomes and stays explicit."""
+    """Section 5, Writing: a value set to its default becomes and stays explicit."""
     assert runtime.update(io, lambda now: now.model_copy(update={"timeout_sec": 30})) is None
     assert json.loads(file.read_text()) == {"$version": 1, "io": {"timeoutSec": 30}}
 
