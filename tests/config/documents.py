@@ -166,7 +166,9 @@ FIELDS: dict[Keys, tuple[Any, st.SearchStrategy[Any]]] = {
 TOOLS = ("collapse", "tools")
 """The one field whose members are set one by one; their names may hold dots."""
 
-TOOL_NAMES = st.sampled_from(["bash", "mcp.server.tool", ".", "collapse.tools.a", "enabled"]) | TEXT
+TOOL_NAMES = (
+    st.sampled_from(["bash", "mcp.server.tool", ".", "a.", ".b", "collapse.tools.a"]) | TEXT
+)
 
 GROUPS = sorted({path[:end] for path in (*FIELDS, TOOLS) for end in range(1, len(path))} | {TOOLS})
 

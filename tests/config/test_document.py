@@ -135,7 +135,7 @@ def mangled(draw: st.DrawFn) -> bytes:
     )
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(data=mangled())
 def test_what_has_a_reading_is_what_another_strict_parser_takes(
     node: Callable[[bytes], str], data: bytes

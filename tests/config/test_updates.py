@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,11 @@ from typing import Any
 import pytest
 from config.documents import (
     ABSENT,
+    FIELDS,
+    GROUPS,
+    TEXT,
+    TOOL_NAMES,
+    TOOLS,
     Keys,
     Members,
     Tree,
@@ -30,7 +36,7 @@ from hypothesis import strategies as st
 
 import pix_shm._config
 from pix_shm._config.document import Json, parse, serialize
-from pix_shm._config.edits import apply, patch_edits
+from pix_shm._config.edits import apply, locate, patch_edits
 from pix_shm._config.runtimes import Runtime
 from pix_shm._config.snapshot import resolve_root
 from pix_shm.errors import (
@@ -497,6 +503,46 @@ def test_what_an_update_stored_reads_the_same_afterwards(
     again = parse(serialize(root)).root
     assert again is not None
     assert resolve_root(again) == resolve_root(root)
+
+
+PLACES: dict[Keys, bool] = {
+    **dict.fromkeys([*FIELDS, TOOLS], True),
+    **dict.fromkeys([group for group in GROUPS if group != TOOLS], False),
+}
+"""What a path may name: fields, and what groups of them."""
+
+SPELLINGS = {"delaySec": "delay_sec", "lsStyle": "ls_style", "splitMinWidth": "split_min_width"}
+
+
+@given(st.sampled_from([*PLACES]), st.booleans(), st.booleans(), TOOL_NAMES)
+def test_a_path_names_one_field_in_each_of_its_forms(
+    path: Keys, snake: bool, relative: bool, tool: str
+) -> None:
+    """Section 5, Writing, ``reset``: JSON paths, from the root or the section, in either spelling;
+    behind a map's name everything is the key.
+    """
+    section = HANDLES[path[0]]
+    keys = [SPELLINGS.get(key, key) if snake else key for key in path[relative:]]
+    found, model = locate(section, ".".join(keys))
+    assert (found, model is None) == (path, PLACES[path])
+    entry = ".".join([*TOOLS[relative:], tool])
+    assert locate(collapse, entry) == ((*TOOLS, tool), None)
+
+
+@given(
+    st.sampled_from([*HANDLES.values()]),
+    st.lists(st.sampled_from([*{key for path in PLACES for key in path}, "", "*"]) | TEXT),
+)
+def test_what_no_path_names_is_refused(section: Section[Any], keys: list[str]) -> None:
+    """Section 5, Writing: a typed error; never another field than the one that was meant."""
+    text = ".".join(keys)
+    named = [path for path in ((section.name, *keys), tuple(keys)) if path in PLACES]
+    with suppress(ConfigValueError):
+        path, _ = locate(section, text)
+        assert path[:2] == TOOLS or path in PLACES
+        assert text in (".".join(path), ".".join(path[1:]))
+        return
+    assert not [path for path in named if path[0] == section.name]
 
 
 def test_minimum_tokens_keep_their_spelling_until_changed(file: Path, runtime: Runtime) -> None:
