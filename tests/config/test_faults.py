@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from agents.support import mounted, require
-from processes import Child, Processes
+from processes import Child, Processes, together
 
 from pix_shm._config import Runtime
 from pix_shm.errors import ConfigWriteError
@@ -295,12 +295,7 @@ def test_a32_without_flock_no_update_is_lost(file: Path, processes: Processes) -
         )
         for _ in range(3)
     ]
-    for child in children:
-        assert child.hear() == "ready"
-    for child in children:
-        child.say()
-    for child in children:
-        child.finish()
+    together(children)
     assert json.loads(file.read_bytes())["collapse"] == {"delaySec": 85}
     assert os.listdir(file.parent) == ["pix.json"]
 

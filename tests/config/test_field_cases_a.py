@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import Processes
+from processes import Processes, together
 
 from pix_shm._config import Runtime
 from pix_shm.command import main
@@ -89,12 +89,7 @@ def test_a02_no_update_is_lost(file: Path, processes: Processes) -> None:
         )
         for number in range(16)
     ]
-    for child in children:
-        assert child.hear() == "ready"
-    for child in children:
-        child.say()
-    for child in children:
-        child.finish()
+    together(children)
     tools = json.loads(file.read_bytes())["collapse"]["tools"]
     assert tools == {f"t{number:02}": False for number in range(16)}
 

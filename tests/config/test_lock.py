@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from agents.support import PROMISE, mounted
-from processes import PATIENCE, Processes, eventually
+from processes import PATIENCE, Processes, eventually, together
 
 from pix_shm._config import Runtime, storage
 from pix_shm._config.lock import DirectoryLock
@@ -87,12 +87,7 @@ def test_sandboxes_that_share_no_memory_exclude_each_other(
         )
         for each in (wrap, wrap, ())
     ]
-    for adder in adders:
-        assert adder.hear() == "ready"
-    for adder in adders:
-        adder.say()
-    for adder in adders:
-        adder.finish()
+    together(adders)
     assert eventually(lambda: runtime.get(io).timeout_sec == 152, PROMISE)
     assert os.listdir(file.parent) == ["pix.json"]
 

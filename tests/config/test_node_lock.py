@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import PATIENCE, Processes
+from processes import PATIENCE, Child, Processes
 
 from pix_shm._config import Runtime, nodelock, owners
 from pix_shm._config.lock import DirectoryLock
@@ -265,39 +265,34 @@ Runtime(sys.argv[1]).update(io, lambda v: {"timeoutSec": v.timeout_sec + 1})
 """
 
 
-@pytest.mark.parametrize("flock", [True, False], ids=["flock", "lock file alone"])
-def test_a21_a_writer_that_fills_its_lock_late_is_not_robbed(
+@pytest.fixture(params=[True, False], ids=["flock", "lock file alone"])
+def late(
+    request: pytest.FixtureRequest,
     lock: Path,
-    runtime: Runtime,
     processes: Processes,
     monkeypatch: pytest.MonkeyPatch,
-    flock: bool,
-) -> None:
-    """Section 5, Writing: an empty one is taken over after a second, not after 300 ms."""
-    if not flock:
+) -> Child:
+    """A writer that has made its lock and not filled it; with the kernel's lock, and without."""
+    if not request.param:
         refuse_flock(monkeypatch)
-    late = processes.start(LATE, lock.parent, flock)
-    assert late.hear() == "made"
+    child = processes.start(LATE, lock.parent, request.param)
+    assert child.hear() == "made"
     assert lock.read_bytes() == b""
+    return child
+
+
+def test_a21_a_writer_that_fills_its_lock_late_is_not_robbed(late: Child, runtime: Runtime) -> None:
+    """Section 5, Writing: an empty one is taken over after a second, not after 300 ms."""
     late.say()
     assert writes(runtime, PATIENCE)
     assert late.finish() == ""
     assert runtime.get(io).timeout_sec == 32
 
 
-@pytest.mark.parametrize("flock", [True, False], ids=["flock", "lock file alone"])
 def test_a21_a_writer_killed_before_it_fills_its_lock_delays_nobody_for_long(
-    lock: Path,
-    runtime: Runtime,
-    processes: Processes,
-    monkeypatch: pytest.MonkeyPatch,
-    flock: bool,
+    late: Child, lock: Path, runtime: Runtime
 ) -> None:
     """Section 5, Writing: taken over after a second, not after minutes."""
-    if not flock:
-        refuse_flock(monkeypatch)
-    late = processes.start(LATE, lock.parent, flock)
-    assert late.hear() == "made"
     late.kill()
     late.wait()
     assert lock.read_bytes() == b""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agents.support import PROMISE
-from processes import PATIENCE, Processes, eventually
+from processes import PATIENCE, Processes, eventually, together
 
 from pix_shm._config import Runtime
 from pix_shm.sections import collapse, io, pretty
@@ -52,12 +52,7 @@ def test_two_processes_that_each_add_one_end_two_higher(
         )
         for _ in range(2)
     ]
-    for adder in adders:
-        assert adder.hear() == "ready"
-    for adder in adders:
-        adder.say()
-    for adder in adders:
-        adder.finish()
+    together(adders)
     assert runtime.get(collapse).delay_sec == 1400
     assert json.loads(file.read_bytes())["collapse"] == {"delaySec": 1400}
 

@@ -38,6 +38,7 @@ import pix_shm._config
 from pix_shm._config.document import Json, parse, serialize
 from pix_shm._config.edits import apply, locate, patch_edits
 from pix_shm._config.runtimes import Runtime
+from pix_shm._config.sections.handles import SECTIONS
 from pix_shm._config.snapshot import resolve_root
 from pix_shm.errors import (
     ConfigLockError,
@@ -55,13 +56,10 @@ from pix_shm.sections import (
     compaction,
     gate,
     io,
-    optimizer,
     pretty,
 )
 
-HANDLES: dict[str, Section[Any]] = {
-    s.name: s for s in (collapse, pretty, io, compaction, optimizer, gate)
-}
+HANDLES: dict[str, Section[Any]] = {section.name: section for section in SECTIONS}
 
 
 def stored(file: Path) -> Any:
