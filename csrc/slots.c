@@ -9,11 +9,14 @@ bool slot_is_own(const struct pix_segment *segment, unsigned slot)
     return (segment->own[slot / 64] & bit_of(slot)) != 0;
 }
 
-/* Dead only if the kernel says so: where it cannot tell, nobody is robbed. */
+/* Dead only if the kernel says so: where it cannot tell, nobody is robbed. Exclusive: somebody has
+ * just got the byte, so the slot's last owner is dead, and the next one does not yet own it. */
 bool slot_is_dead(struct pix_segment *segment, unsigned slot)
 {
-    return !slot_is_own(segment, slot) &&
-           sys_byte_probe(segment->descriptor, slot) == SYS_BYTE_FREE;
+    if (slot_is_own(segment, slot))
+        return false;
+    enum sys_byte byte = sys_byte_probe(segment->descriptor, slot);
+    return byte == SYS_BYTE_FREE || byte == SYS_BYTE_EXCLUSIVE;
 }
 
 static bool is_used(const struct pix_layout *map, unsigned slot)
@@ -21,8 +24,8 @@ static bool is_used(const struct pix_layout *map, unsigned slot)
     return (atomic_load_explicit(&map->used[slot / 64], memory_order_acquire) & bit_of(slot)) != 0;
 }
 
-/* The byte is ours: make the slot so. */
-static void own(struct pix_segment *segment, unsigned slot)
+/* The byte is ours: make the slot so. False, and errno: the system does not let us. */
+static bool own(struct pix_segment *segment, unsigned slot)
 {
     _Atomic uint64_t *generation = &segment->map->slot[slot].generation;
     uint64_t next = atomic_load_explicit(generation, memory_order_relaxed) + 1;
@@ -31,24 +34,27 @@ static void own(struct pix_segment *segment, unsigned slot)
     segment->own[slot / 64] |= bit_of(slot);
     /* release: see owner_is_dead */
     atomic_store_explicit(generation, next, memory_order_release);
+    /* Only now: had the byte looked from the start as an owner's does, whoever is stopped between
+     * byte and generation would pass for the living owner of a lock that the slot's last owner died
+     * with, and nobody could take it for as long. */
+    return sys_byte_share(segment->descriptor, slot) == 0;
 }
 
 /* Lock the byte of a slot in [first, end): one that nobody used, else any that is free. Returns the
  * slot, PIX_FULL or PIX_SYSTEM. */
 int slot_seize(struct pix_segment *segment, unsigned first, unsigned end)
 {
-    /* Left for the second pass: whoever is stopped between its byte and its generation would pass
-     * for the living owner of the lock, if the slot's last owner died with it. */
-    uint64_t word = atomic_load_explicit(&segment->map->lock, memory_order_relaxed);
-    unsigned named = (unsigned)(word & 0xffff) - 1;
     for (int pass = 0; pass < 2; pass++) {
         for (unsigned slot = first; slot < end; slot++) {
-            if (slot_is_own(segment, slot) ||
-                (pass == 0 && (slot == named || is_used(segment->map, slot))))
+            if (slot_is_own(segment, slot) || (pass == 0 && is_used(segment->map, slot)))
                 continue;
             if (sys_byte_lock(segment->descriptor, slot) == 0) {
-                own(segment, slot);
-                return (int)slot;
+                if (own(segment, slot))
+                    return (int)slot;
+                int error = errno;
+                slot_let_go(segment, slot);
+                errno = error;
+                return PIX_SYSTEM;
             }
             if (errno != EAGAIN && errno != EACCES)
                 return PIX_SYSTEM;
