@@ -143,6 +143,11 @@ byte ended;
 #define LOWEST(bits) ((bits) & 1 -> 0 : ((bits) & 2 -> 1 : ((bits) & 4 -> 2 : 3)))
 #endif
 
+/* The slot is an agent's that was introduced. Until then its owner takes its own byte for free, as
+ * a probe through the same descriptor sees no lock. */
+#define IS_OWN(n) (n == slot && operation != CLAIM && operation != COMMIT)
+#define IS_LEFT(n) (!IS_OWN(n) && (n == slot || IS_DEAD(n)))
+
 #define IS_RIGHT (activities == SUM(COUNTED) && summary == SUM(COUNTED))
 
 /* ---- processes ---------------------------------------------------------------------------- */
@@ -156,21 +161,16 @@ mtype = {
     SEIZE, STORE_GENERATION, SHARE,
     TAKE, TAKE_SWAP, LOAD, LOAD_SWAP, CHECK_GENERATION, PROBE, STEAL, CHECK_TIME,
     MARK, AGAIN, AGAIN_SWAP, SLEEP, UNMARK, UNMARK_INSIDE,
-    REAP, REAP_NEXT, CLEAR_USED, CLEAR_WAITING, CLEAR_DETAILS,
+    REAP, REAP_NEXT, CLEAR_USED, CLEAR_WAITING,
     RECOUNT, STORE_SUM, STORE_SUMMARY,
-    INTRODUCE, WRITE_DETAILS, ADVANCE,
+    BLANK, INTRODUCE, WRITE_DETAILS, ADVANCE,
     DROP, LOOK_FOR_WAITERS, GET_VALUE, POST,
     LET_GO, AUDIT, END
 };
 
 /* With what an operation begins once it is inside, and goes on once it is outside again. */
-#ifdef NO_CLEAR
-#define CLAIMING REAP
-#else
-#define CLAIMING CLEAR_USED
-#endif
-#define INSIDE (operation == CLAIM -> CLAIMING : (operation == RELEASE -> CLEAR_USED : \
-                (operation == PUBLISH -> WRITE_DETAILS : ADVANCE)))
+#define INSIDE (operation == CLAIM || operation == RELEASE -> CLEAR_USED : \
+                (operation == PUBLISH -> WRITE_DETAILS : ADVANCE))
 #define OUTSIDE (operation == RELEASE || operation == COMMIT -> LET_GO : \
                  (role == LAST -> AUDIT : CHOOSE))
 
@@ -229,7 +229,8 @@ inline forget()
     total = 0;
     holds = 0;
     published = 0;
-    recovering = false
+    recovering = false;
+    reaping = false
 }
 
 proctype process(byte me; mtype role)
@@ -245,6 +246,7 @@ proctype process(byte me; mtype role)
     byte holds;      /* what this agent last published, as it knows itself */
     byte published;  /* how often it did or tried to */
     bool recovering; /* inside steal; the operation itself comes after */
+    bool reaping;    /* inside slot_reap */
 #ifdef LATE_GENERATION
     bool late; /* the generation is stored, and others do not see it yet */
 #endif
@@ -291,7 +293,7 @@ proctype process(byte me; mtype role)
     /* slots.c, slot_seize: return PIX_FULL; */
     :: d_step { step == SEIZE && !ANY(MAY_SEIZE) -> assert(role != LAST); step = END }
 
-    /* slots.c, own: atomic_store_explicit(generation, next, memory_order_release); */
+    /* slots.c, begin_generation: atomic_store_explicit(generation, next, memory_order_release); */
     :: d_step { step == STORE_GENERATION ->
         mine = NAME(generation[slot] + 1, slot);
 #ifdef LATE_GENERATION
@@ -305,7 +307,7 @@ proctype process(byte me; mtype role)
     :: d_step { late -> late = false; generation[slot] = generation[slot] + 1 }
 #endif
 
-    /* slots.c, own: sys_byte_share(segment->descriptor, slot) == 0; */
+    /* slots.c, begin_generation: sys_byte_share(segment->descriptor, slot) == 0; */
     :: d_step { step == SHARE -> exclusive = exclusive & ~BIT(slot); step = TAKE }
 
     /* ---- the lock ------------------------------------------------------------------------ */
@@ -322,8 +324,9 @@ proctype process(byte me; mtype role)
         word = lock;
         if
         :: word == 0 -> step = LOAD_SWAP
-        :: word != 0 && SLOT_OF(word) == slot -> step = STEAL
-        :: else -> step = CHECK_GENERATION
+        :: else ->
+            assert(!IS_OWN(SLOT_OF(word)));
+            step = CHECK_GENERATION
         fi }
 
     /* lock.c, lock_take: word == 0 ? swap(segment, 0, mine) */
@@ -333,7 +336,7 @@ proctype process(byte me; mtype role)
     :: d_step { step == CHECK_GENERATION -> step = (IS_NEWER(word) -> STEAL : PROBE) }
 
     /* slots.c, slot_is_dead: byte == SYS_BYTE_FREE || byte == SYS_BYTE_EXCLUSIVE; */
-    :: d_step { step == PROBE -> step = (IS_DEAD(SLOT_OF(word)) -> STEAL : CHECK_TIME) }
+    :: d_step { step == PROBE -> step = (IS_LEFT(SLOT_OF(word)) -> STEAL : CHECK_TIME) }
 
     /* lock.c, steal: !swap(segment, word, mine) */
     :: d_step { step == STEAL ->
@@ -377,7 +380,7 @@ proctype process(byte me; mtype role)
 #endif
 #ifndef NO_TIMEOUT
     :: d_step { step == SLEEP &&
-                (word == 0 || lock != word || IS_NEWER(word) || IS_DEAD(SLOT_OF(word))) ->
+                (word == 0 || lock != word || IS_NEWER(word) || IS_LEFT(SLOT_OF(word))) ->
         word = 0;
         step = UNMARK }
 #endif
@@ -389,18 +392,22 @@ proctype process(byte me; mtype role)
     /* ---- inside: the dead, and the sum --------------------------------------------------- */
 
     /* slots.c, slot_reap: left = atomic_load_explicit(&map->used[i], memory_order_relaxed) | */
-    :: d_step { step == REAP -> left = used | waiting; step = REAP_NEXT }
+    :: d_step { step == REAP ->
+        reaping = true;
+        left = used | waiting;
+        step = REAP_NEXT }
 
     /* slots.c, slot_reap: slot_is_dead(segment, slot) */
     :: d_step { step == REAP_NEXT && left != 0 ->
         target = LOWEST(left);
         left = left & ~BIT(target);
         if
-        :: target != slot && IS_DEAD(target) -> step = CLEAR_USED
+        :: IS_LEFT(target) -> step = CLEAR_USED
         :: else
         fi }
 
     :: d_step { step == REAP_NEXT && left == 0 ->
+        reaping = false;
         target = slot;
 #ifdef NO_RECOUNT
         step = (recovering -> INSIDE : RECOUNT);
@@ -414,12 +421,9 @@ proctype process(byte me; mtype role)
     :: d_step { step == CLEAR_USED -> used = used & ~BIT(target); step = CLEAR_WAITING }
 
     /* leases.c, lease_clear: atomic_fetch_and_explicit(&map->waiting[slot / 64], ~bit_of(slot), */
-    :: d_step { step == CLEAR_WAITING -> waiting = waiting & ~BIT(target); step = CLEAR_DETAILS }
-
-    /* leases.c, lease_clear: write_details(&map->slot[slot], &nothing, PIX_DETAILS_WORDS); */
-    :: d_step { step == CLEAR_DETAILS ->
-        count[target] = 0;
-        step = (target != slot -> REAP_NEXT : (operation == RELEASE -> RECOUNT : REAP)) }
+    :: d_step { step == CLEAR_WAITING ->
+        waiting = waiting & ~BIT(target);
+        step = (reaping -> REAP_NEXT : (operation == RELEASE -> RECOUNT : REAP)) }
 
     /* leases.c, lease_recount: sum = lease_sum(segment->map, used); */
     :: d_step { step == RECOUNT -> target = 0; total = SUM(COUNTED); step = STORE_SUM }
@@ -440,7 +444,7 @@ proctype process(byte me; mtype role)
         :: else
         fi;
 #endif
-        store_summary((operation == CLAIM -> INTRODUCE : DROP)) }
+        store_summary((operation == CLAIM -> BLANK : DROP)) }
 
     /* leases.c, change: result = look_around(segment, now); */
     :: d_step { step == STORE_SUMMARY && !recovering && operation == PUBLISH ->
@@ -448,6 +452,13 @@ proctype process(byte me; mtype role)
         store_summary(REAP) }
 
     /* ---- inside: the operations ---------------------------------------------------------- */
+
+    /* leases.c, lease_blank: write_details(&map->slot[slot], &nothing, PIX_DETAILS_WORDS); */
+    :: d_step { step == BLANK ->
+#ifndef NO_BLANK
+        count[slot] = 0;
+#endif
+        step = INTRODUCE }
 
     /* slots.c, introduce: atomic_fetch_or_explicit(&segment->map->used[slot / 64], bit_of(slot), */
     :: d_step { step == INTRODUCE -> used = used | BIT(slot); step = DROP }

@@ -116,7 +116,7 @@ BROKEN = (
     Check("recovery_does_not_count", ("NO_RECOUNT",), error=WRONG_SUM),
     Check("the_lock_is_given_up_before_the_sum", ("EARLY_DROP",), error=WRONG_SUM),
     Check("the_byte_is_given_up_before_the_lock", ("EARLY_LET_GO",), error=TWO_INSIDE),
-    Check("a_claim_clears_nothing", ("NO_CLEAR",), error="assertion violated"),
+    Check("a_claim_blanks_nothing", ("NO_BLANK",), error="assertion violated"),
     Check(
         "who_is_marked_does_not_look_again",
         (*TWO_WORKERS, "NO_TIMEOUT", "DEATHS=0", "NO_SECOND_LOOK"),
