@@ -9,7 +9,7 @@ STRICT := -Wall -Wextra -Werror
 # cffi's generated binding is compiled by these flags as well
 BUILD := CFLAGS="$(STRICT)" $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: all demo test check check-c check-python tests bench soak mutants clean
+.PHONY: all demo test check check-c check-python tests bench soak mutants crash clean
 all: test
 
 # One stamp for the environment and one for the built core, so that a second run starts at once.
@@ -52,6 +52,9 @@ soak: $(VENV)/.stamp-dev
 
 mutants: $(VENV)/.stamp-dev
 	$(BIN)/python tests/mutants/run.py
+
+crash: $(VENV)/.stamp-dev
+	$(BIN)/python tests/core/model/run.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info csrc/_core.c pix_shm/_core*.so

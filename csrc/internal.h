@@ -19,9 +19,10 @@ struct pix_segment {
     uint64_t device;
     uint64_t inode;
     uint64_t looked_ns;             /* when a lease change last looked around */
-    uint64_t own[PIX_WORDS];        /* slots whose byte this handle holds: its own probe of them
-                                       through the same descriptor would see no lock */
-    uint64_t generation[PIX_SLOTS]; /* of the slots in `own`; not read back from shared memory */
+    uint64_t own[PIX_WORDS];        /* slots of the agents of this handle: its own probe of their
+                                       bytes through the same descriptor would see no lock */
+    uint64_t generation[PIX_SLOTS]; /* of slots whose byte is ours; not read back from shared
+                                       memory */
     struct pix_segment *next;
 };
 
@@ -45,7 +46,8 @@ int slot_seize(struct pix_segment *segment, unsigned first, unsigned end);
 void slot_let_go(struct pix_segment *segment, unsigned slot);
 void slot_reap(struct pix_segment *segment);
 
-/* leases.c: sums. lease_recount and lease_clear want the lock word, the others nothing. */
+/* leases.c: sums. lease_recount, lease_clear and lease_blank want the lock word, the others no
+ * lock. */
 struct lease_sum {
     uint64_t activities;
     uint64_t blocks;
@@ -56,6 +58,7 @@ struct lease_sum lease_sum(const struct pix_layout *map, const uint64_t slots[PI
 uint64_t lease_word(const struct lease_sum *sum, uint64_t previous);
 int lease_recount(struct pix_segment *segment);
 void lease_clear(struct pix_layout *map, unsigned slot);
+void lease_blank(struct pix_layout *map, unsigned slot);
 
 /* revision.c: wants no lock */
 uint64_t revision_believed(uint64_t known_revision);

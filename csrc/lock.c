@@ -23,8 +23,8 @@ static uint64_t name_of(const struct pix_segment *segment, unsigned slot)
 }
 
 /* May the lock be taken from the one it names? We hold the process mutex: no thread of ours is
- * inside, so our own name is left over from a dead predecessor whose slot we claimed, or is damage.
- */
+ * inside, so our own name is damage. A dead predecessor's, whose slot we are claiming, is of
+ * another generation. */
 static bool owner_is_dead(struct pix_segment *segment, uint64_t word)
 {
     unsigned slot = (unsigned)(word & 0xffff) - 1;
@@ -45,11 +45,12 @@ bool lock_is_orphaned(struct pix_segment *segment)
 
 static bool swap(struct pix_segment *segment, uint64_t expected, uint64_t desired)
 {
-    /* acquire: what the last owner wrote before it let go is seen by what we do next. Exact: had
-     * the dead owner's lock been inherited or stolen meanwhile, the word would differ, since a name
-     * is never used by two holders of the byte. */
+    /* acquire: what the last owner wrote before it let go is seen by what we do next. release: who
+     * reads our name in owner_is_dead finds the generation in it, too; with an older one we would
+     * pass for dead and be robbed. Exact: had the dead owner's lock been inherited or stolen
+     * meanwhile, the word would differ, since a name is never used by two holders of the byte. */
     return atomic_compare_exchange_strong_explicit(&segment->map->lock, &expected, desired,
-                                                   memory_order_acquire, memory_order_relaxed);
+                                                   memory_order_acq_rel, memory_order_relaxed);
 }
 
 static bool take_now(struct pix_segment *segment, uint64_t mine)
@@ -102,7 +103,8 @@ int lock_take(struct pix_segment *segment, unsigned slot, uint64_t *deadline_ns)
             pause_a_little();
         }
         uint64_t deadline = deadline_of(deadline_ns);
-        uint64_t word = atomic_load_explicit(&segment->map->lock, memory_order_relaxed);
+        /* acquire: pairs with the release in swap */
+        uint64_t word = atomic_load_explicit(&segment->map->lock, memory_order_acquire);
         if (word == 0 ? swap(segment, 0, mine) : steal(segment, word, mine))
             return PIX_OK;
         if (sys_clock_ns() >= deadline)

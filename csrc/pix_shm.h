@@ -14,8 +14,9 @@
  * hold it, so that no thread is inside the core when a child is made.
  *
  * The slot byte (slots.c). Byte N of the segment's file, locked with F_OFD_SETLK: the witness that
- * the owner of slot N lives. Only ever tried, never waited for. The kernel frees it at death:
- * zombies, reused pids and other pid namespaces cannot deceive it.
+ * the owner of slot N lives. Only ever tried, never waited for. Exclusive until the slot has its
+ * new generation, shared from then on: so a newcomer is never taken for the owner before it. The
+ * kernel frees it at death: zombies, reused pids and other pid namespaces cannot deceive it.
  *
  * The start byte (segment.c). Byte PIX_START_BYTE, locked likewise by whoever initialises a segment
  * or takes the name off a retired one. Never held together with another byte or with the lock word.

@@ -9,11 +9,14 @@ bool slot_is_own(const struct pix_segment *segment, unsigned slot)
     return (segment->own[slot / 64] & bit_of(slot)) != 0;
 }
 
-/* Dead only if the kernel says so: where it cannot tell, nobody is robbed. */
+/* Dead only if the kernel says so: where it cannot tell, nobody is robbed. Exclusive: somebody has
+ * just got the byte, so the slot's last owner is dead, and the next one does not yet own it. */
 bool slot_is_dead(struct pix_segment *segment, unsigned slot)
 {
-    return !slot_is_own(segment, slot) &&
-           sys_byte_probe(segment->descriptor, slot) == SYS_BYTE_FREE;
+    if (slot_is_own(segment, slot))
+        return false;
+    enum sys_byte byte = sys_byte_probe(segment->descriptor, slot);
+    return byte == SYS_BYTE_FREE || byte == SYS_BYTE_EXCLUSIVE;
 }
 
 static bool is_used(const struct pix_layout *map, unsigned slot)
@@ -21,34 +24,38 @@ static bool is_used(const struct pix_layout *map, unsigned slot)
     return (atomic_load_explicit(&map->used[slot / 64], memory_order_acquire) & bit_of(slot)) != 0;
 }
 
-/* The byte is ours: make the slot so. */
-static void own(struct pix_segment *segment, unsigned slot)
+/* The byte is ours: begin a generation. The slot is not `own` before we are introduced: until then
+ * it holds what its last owner left, which counts no more and which slot_reap is to clear. False,
+ * and errno: the system does not let us. */
+static bool begin_generation(struct pix_segment *segment, unsigned slot)
 {
     _Atomic uint64_t *generation = &segment->map->slot[slot].generation;
     uint64_t next = atomic_load_explicit(generation, memory_order_relaxed) + 1;
     next &= UINT64_MAX >> 16; /* as many bits as the lock word has for it */
     segment->generation[slot] = next;
-    segment->own[slot / 64] |= bit_of(slot);
     /* release: see owner_is_dead */
     atomic_store_explicit(generation, next, memory_order_release);
+    /* Only now: had the byte looked from the start as an owner's does, whoever is stopped between
+     * byte and generation would pass for the living owner of a lock that the slot's last owner died
+     * with, and nobody could take it for as long. */
+    return sys_byte_share(segment->descriptor, slot) == 0;
 }
 
 /* Lock the byte of a slot in [first, end): one that nobody used, else any that is free. Returns the
  * slot, PIX_FULL or PIX_SYSTEM. */
 int slot_seize(struct pix_segment *segment, unsigned first, unsigned end)
 {
-    /* Left for the second pass: whoever is stopped between its byte and its generation would pass
-     * for the living owner of the lock, if the slot's last owner died with it. */
-    uint64_t word = atomic_load_explicit(&segment->map->lock, memory_order_relaxed);
-    unsigned named = (unsigned)(word & 0xffff) - 1;
     for (int pass = 0; pass < 2; pass++) {
         for (unsigned slot = first; slot < end; slot++) {
-            if (slot_is_own(segment, slot) ||
-                (pass == 0 && (slot == named || is_used(segment->map, slot))))
+            if (slot_is_own(segment, slot) || (pass == 0 && is_used(segment->map, slot)))
                 continue;
             if (sys_byte_lock(segment->descriptor, slot) == 0) {
-                own(segment, slot);
-                return (int)slot;
+                if (begin_generation(segment, slot))
+                    return (int)slot;
+                int error = errno;
+                slot_let_go(segment, slot);
+                errno = error;
+                return PIX_SYSTEM;
             }
             if (errno != EAGAIN && errno != EACCES)
                 return PIX_SYSTEM;
@@ -103,6 +110,7 @@ static void introduce(struct pix_segment *segment, unsigned slot, const struct i
     claimed->pane_length = (uint16_t)pane_length;
     memcpy(claimed->session, who->session, session_length);
     memcpy(claimed->pane, who->pane, pane_length);
+    segment->own[slot / 64] |= bit_of(slot);
     /* release: a reader that sees the bit sees the slot filled in */
     atomic_fetch_or_explicit(&segment->map->used[slot / 64], bit_of(slot), memory_order_release);
 }
@@ -126,8 +134,10 @@ static int claim(struct pix_segment *segment, uint64_t known_revision,
         result = lease_recount(segment);
         if (result == PIX_OK)
             result = revision_raise(segment->map, known_revision);
-        if (result == PIX_OK)
+        if (result == PIX_OK) {
+            lease_blank(segment->map, slot);
             introduce(segment, slot, who);
+        }
         lock_drop(segment);
     }
     if (result != PIX_OK) {

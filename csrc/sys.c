@@ -116,14 +116,24 @@ static struct flock byte_of(int64_t byte, short type)
     return range;
 }
 
-int sys_byte_lock(int descriptor, int64_t byte)
+static int byte_set(int descriptor, int64_t byte, short type)
 {
-    struct flock range = byte_of(byte, F_WRLCK);
+    struct flock range = byte_of(byte, type);
     int result;
     do {
         result = fcntl(descriptor, F_OFD_SETLK, &range);
     } while (result < 0 && errno == EINTR);
     return result;
+}
+
+int sys_byte_lock(int descriptor, int64_t byte)
+{
+    return byte_set(descriptor, byte, F_WRLCK);
+}
+
+int sys_byte_share(int descriptor, int64_t byte)
+{
+    return byte_set(descriptor, byte, F_RDLCK);
 }
 
 void sys_byte_unlock(int descriptor, int64_t byte)
@@ -139,7 +149,9 @@ enum sys_byte sys_byte_probe(int descriptor, int64_t byte)
     struct flock range = byte_of(byte, F_WRLCK);
     if (fcntl(descriptor, F_OFD_GETLK, &range) < 0)
         return SYS_BYTE_UNKNOWN;
-    return range.l_type == F_UNLCK ? SYS_BYTE_FREE : SYS_BYTE_TAKEN;
+    if (range.l_type == F_UNLCK)
+        return SYS_BYTE_FREE;
+    return range.l_type == F_RDLCK ? SYS_BYTE_SHARED : SYS_BYTE_EXCLUSIVE;
 }
 
 /* Is the mark of being shared between processes that of a good semaphore? It goes into a system

@@ -25,13 +25,15 @@ void sys_unmap(void *memory, size_t size);
 void sys_close(int descriptor);
 uint64_t sys_user(void); /* effective user id */
 
-enum sys_byte { SYS_BYTE_FREE, SYS_BYTE_TAKEN, SYS_BYTE_UNKNOWN };
+enum sys_byte { SYS_BYTE_FREE, SYS_BYTE_EXCLUSIVE, SYS_BYTE_SHARED, SYS_BYTE_UNKNOWN };
 
-/* Lock one byte of the open file description, without waiting: 0, or -1 and errno (EAGAIN: taken).
- */
+/* Lock one byte of the open file description exclusively, without waiting: 0, or -1 and errno
+ * (EAGAIN: taken). */
 int sys_byte_lock(int descriptor, int64_t byte);
+/* Make the exclusive lock of a byte a shared one, in one step: 0, or -1 and errno. */
+int sys_byte_share(int descriptor, int64_t byte);
 void sys_byte_unlock(int descriptor, int64_t byte);
-/* Does another open file description hold the byte? */
+/* How does another open file description hold the byte? */
 enum sys_byte sys_byte_probe(int descriptor, int64_t byte);
 
 sem_t *sys_sem_open(const char *name); /* an existing, trustworthy one, or NULL */

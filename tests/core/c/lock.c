@@ -2,7 +2,8 @@
  *
  * Linked with --wrap for lock_take, lock_drop and sys_sem_post_if_zero, so that a process can be
  * stopped or die with the lock in its hands, or just before it reaches for it; and for
- * sys_byte_lock, to let others act between two looks at the slots. */
+ * sys_byte_lock, to let others act between two looks at the slots, or to be stopped with the byte
+ * just locked; and for sys_byte_share, to let it fail. */
 #define _GNU_SOURCE
 #include "testing.h"
 
@@ -26,16 +27,24 @@ int __wrap_lock_take(struct pix_segment *segment, unsigned slot, uint64_t *deadl
 void __wrap_lock_drop(struct pix_segment *segment);
 void __wrap_sys_sem_post_if_zero(sem_t *semaphore);
 int __wrap_sys_byte_lock(int descriptor, int64_t byte);
+int __real_sys_byte_share(int descriptor, int64_t byte);
+int __wrap_sys_byte_share(int descriptor, int64_t byte);
 
 static void (*before_take)(void);
+static void (*after_take)(struct pix_segment *segment);
 static void (*before_drop)(void);
 static void (*after_refusal)(void);
+static void (*after_seizing)(void);
+static int sharing_error;
 
 int __wrap_lock_take(struct pix_segment *segment, unsigned slot, uint64_t *deadline_ns)
 {
     if (before_take != NULL)
         before_take();
-    return __real_lock_take(segment, slot, deadline_ns);
+    int result = __real_lock_take(segment, slot, deadline_ns);
+    if (after_take != NULL)
+        after_take(segment);
+    return result;
 }
 
 void __wrap_lock_drop(struct pix_segment *segment)
@@ -59,7 +68,18 @@ int __wrap_sys_byte_lock(int descriptor, int64_t byte)
         after_refusal();
         errno = error;
     }
+    if (result == 0 && after_seizing != NULL)
+        after_seizing();
     return result;
+}
+
+int __wrap_sys_byte_share(int descriptor, int64_t byte)
+{
+    if (sharing_error != 0) {
+        errno = sharing_error;
+        return -1;
+    }
+    return __real_sys_byte_share(descriptor, byte);
 }
 
 /* What a holder does: it publishes (1, 1) and dies, stops or waits with the lock in its hands. */
@@ -159,6 +179,14 @@ TEST(a_dead_holder_is_recovered_by_a_claim)
     pix_close(segment);
 }
 
+static void check_that_nothing_is_announced(struct pix_segment *segment)
+{
+    after_take = NULL;
+    CHECK_EQUAL(summary_of(segment) & UINT32_MAX, 0);
+}
+
+/* The heir has the owner's slot and byte, but what the owner held is gone with it: also in the sum
+ * that taking the lock over stores, after which the heir may die in turn. */
 TEST(a_dead_holder_is_recovered_by_the_heir_of_its_slot)
 {
     const char *name = new_name();
@@ -168,7 +196,9 @@ TEST(a_dead_holder_is_recovered_by_the_heir_of_its_slot)
     pix_segment *others = join_segment(name);
     for (int slot = 1; slot < PIX_AGENTS; slot++)
         CHECK_EQUAL(sys_byte_lock(others->descriptor, slot), 0);
+    after_take = check_that_nothing_is_announced;
     CHECK_EQUAL(claim(segment), 0);
+    CHECK(after_take == NULL);
     check_recovered(segment, 0, 1);
     pix_close(others);
     pix_close(segment);
@@ -323,7 +353,7 @@ TEST(a_stopped_newcomer_in_a_dead_holders_slot_wedges_nobody)
         CHECK_EQUAL(sys_byte_lock(others->descriptor, slot), 0);
     pid_t newcomer = start_child(seize_and_stop, name);
     wait_until_stopped(newcomer);
-    CHECK_EQUAL(sys_byte_probe(survivor->descriptor, 1), SYS_BYTE_TAKEN);
+    CHECK_EQUAL(sys_byte_probe(survivor->descriptor, 1), SYS_BYTE_SHARED);
     CHECK_EQUAL(publish(survivor, 0, 5, 0, 1), PIX_OK);
     CHECK_EQUAL(survivor->map->lock, 0);
     CHECK_EQUAL(kill(newcomer, SIGCONT), 0);
@@ -337,6 +367,62 @@ TEST(a_stopped_newcomer_in_a_dead_holders_slot_wedges_nobody)
 static void ignore(int number)
 {
     (void)number;
+}
+
+static void seize_the_byte_and_stop(const void *name)
+{
+    pix_segment *segment = join_segment(name);
+    after_seizing = stop_here;
+    int slot = claim(segment);
+    after_seizing = NULL;
+    CHECK_EQUAL(slot, 1);
+    CHECK_EQUAL(publish(segment, slot, 1, 0, 1), PIX_OK);
+    shared[DONE] = 1;
+    wait_until_shared(GO, 1);
+}
+
+/* Stopped a little earlier, with the byte and without the generation: nor is it taken for the
+ * slot's owner, whose lock and leases these are. */
+TEST(a_newcomer_stopped_with_nothing_but_a_dead_holders_byte_wedges_nobody)
+{
+    const char *name = new_name();
+    pix_segment *survivor = create_segment(name);
+    pix_segment *others = join_segment(name);
+    CHECK_EQUAL(claim(survivor), 0);
+    reap_killed(start_child(hold_and_die, name));
+    for (int slot = 2; slot < PIX_AGENTS; slot++)
+        CHECK_EQUAL(sys_byte_lock(others->descriptor, slot), 0);
+    pid_t newcomer = start_child(seize_the_byte_and_stop, name);
+    wait_until_stopped(newcomer);
+    CHECK_EQUAL(sys_byte_probe(survivor->descriptor, 1), SYS_BYTE_EXCLUSIVE);
+    CHECK_EQUAL(sys_byte_lock(others->descriptor, 1), -1); /* nobody else gets the slot */
+    CHECK_EQUAL(slots_alive(survivor), 1);
+    CHECK_EQUAL(publish(survivor, 0, 5, 0, 1), PIX_OK);
+    check_recovered(survivor, 5, 1);
+    CHECK_EQUAL(kill(newcomer, SIGCONT), 0);
+    wait_until_shared(DONE, 1);
+    CHECK_EQUAL(slots_alive(survivor), 2);
+    CHECK_EQUAL(activities_in(summary_of(survivor)), 6);
+    shared[GO] = 1;
+    expect_success(newcomer);
+    CHECK_EQUAL(publish(survivor, 0, 5, 0, 1), PIX_OK);
+    CHECK_EQUAL(survivor->map->lock, 0);
+    pix_close(others);
+    pix_close(survivor);
+}
+
+TEST(a_byte_that_cannot_be_shared_is_let_go)
+{
+    const char *name = new_name();
+    pix_segment *segment = create_segment(name);
+    sharing_error = ENOLCK;
+    CHECK_EQUAL(claim(segment), PIX_SYSTEM);
+    CHECK_EQUAL(errno, ENOLCK);
+    sharing_error = 0;
+    pix_segment *other = join_segment(name);
+    CHECK_EQUAL(claim(other), 0);
+    pix_close(other);
+    pix_close(segment);
 }
 
 /* Field case B05. Signals that arrive all the time neither shorten the wait to nothing nor make it
