@@ -54,7 +54,6 @@ behind the one that found out must not wait in turn."""
 _SOURCE_BYTES: int = lib.PIX_SOURCE_BYTES
 _MESSAGE_BYTES: int = lib.PIX_MESSAGE_BYTES
 _OK: int = lib.PIX_OK
-_core_publish = lib.pix_publish
 
 _counter = count(1)
 
@@ -302,7 +301,7 @@ class Agent:
                 mapping = self._claim()
                 if mapping is None:
                     return False
-            code = _core_publish(
+            code = lib.pix_publish(
                 mapping.handle,
                 self._slot,
                 activities,
