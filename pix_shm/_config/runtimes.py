@@ -523,7 +523,10 @@ class Runtime:
         )
 
     def _deliver(self, delivery: Delivery | None, deadline: float) -> ConfigChange | None:
-        self._segment.announce()  # here, for no lock is held any more
+        # Here, for no lock is held any more. A write may have made a segment anew: whoever has leases
+        # in the one before moves them.
+        polling.look_around(self.directory)
+        self._segment.announce()
         discarded, self._discarded = self._discarded, ()
         for path in discarded:
             message = "%s: not taken over, since %s has another value: %s"

@@ -90,6 +90,21 @@ def test_b09_one_operation_of_one_session_brings_all_sessions_of_a_process(
         block()
 
 
+def test_b09_a_write_of_the_config_is_an_operation_too(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """Section 4: every agent's leases are in the new segment after its next operation."""
+    other = start_agent(processes, "other")
+    with pix_shm.attach(session="one") as one:
+        block = pix_shm.begin_agent_block(one.events, "ask", "Proceed?")
+        remove_segment(agent_dir)
+        pix_shm.update_config(pix_shm.sections.io, {"timeoutSec": 7})
+        other.ask("work('more')")  # moves it there as well
+        assert other.ask("seen()") == "(1, 1)"
+        block()
+    assert other.finish() == ""
+
+
 @pytest.mark.parametrize("remove", ["unlink", "rename"])
 def test_b09_a_poller_of_a_segment_removed_while_all_are_idle_sees_the_newcomers_block(
     agent_dir: Path, processes: Processes, remove: str, tmp_path: Path
