@@ -523,7 +523,7 @@ class Runtime:
         )
 
     def _deliver(self, delivery: Delivery | None, deadline: float) -> ConfigChange | None:
-        # Here, for no lock is held any more. A write may have made a segment anew: whoever has leases
+        # Here, for no lock is held any more. A write may have made a segment anew: who has leases
         # in the one before moves them.
         polling.look_around(self.directory)
         self._segment.announce()
