@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from setuptools import Distribution, Extension
 
 import build_ext
 import pix_shm
+import pix_shm.reader as reader_module
+from pix_shm.reader import Reader, State
+from pix_shm.segment import Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "PIX_FREE_THREADED_PYTHON"
@@ -83,6 +87,61 @@ def test_module_and_wheel_are_named_by_that_decision(
     assert module.py_limited_api is stable
     assert (".abi3." in command.get_ext_filename(module.name)) is stable  # type: ignore[no-untyped-call]
     assert build_ext.BdistWheel(distribution).py_limited_api == (stable and "cp310")
+
+
+# --- what must not rely on the lock ---------------------------------------------------------------
+
+
+def test_slices_of_the_segment_are_copies(agent_dir: Path) -> None:
+    """CPython counts the slices of a memoryview without a lock: shared by threads, it is taken for
+    released sooner or later, and every reader raises from then on."""
+    with pix_shm.attach() as agent:
+        mapping = agent._segment.mapping
+        assert mapping is not None
+        assert type(mapping.bytes[:64]) is bytes
+        assert mapping.words.readonly
+
+
+def test_a_word_is_never_told_with_the_state_of_another(
+    agent_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread comes to the end of its reading while another, which has read more lately, is
+    between any two instructions of its own."""
+    stale_has_read, stale_may_end = threading.Event(), threading.Event()
+    state_of = reader_module._state_of
+
+    class Interrupted(Reader):
+        """A reader whose newer thread lets the stale one end at the first thing that it notes."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if noting and threading.get_ident() == newer:
+                noting.clear()
+                stale_may_end.set()
+                stale.join()
+
+    def state_of_then_pause(mapping: Mapping, word: int) -> State | None:
+        found = state_of(mapping, word)
+        if threading.get_ident() != newer:
+            stale_has_read.set()
+            assert stale_may_end.wait(PATIENCE)
+        elif stale_has_read.is_set():
+            noting.append(word)
+        return found
+
+    noting: list[int] = []
+    newer = threading.get_ident()
+    monkeypatch.setattr(reader_module, "_state_of", state_of_then_pause)
+    with pix_shm.attach() as agent:
+        reader = Interrupted(agent._segment, agent.state, lambda segment: False)
+        stale = threading.Thread(target=reader.read)
+        with pix_shm.begin_agent_block(agent.events, "x", "old"):
+            stale.start()
+            assert stale_has_read.wait(PATIENCE)
+            with pix_shm.begin_agent_block(agent.events, "x", "new"):
+                assert reader.read().message == "new"
+                assert not stale.is_alive()
+                assert reader.read().message == "new"
 
 
 # --- on such an interpreter -----------------------------------------------------------------------
