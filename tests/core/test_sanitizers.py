@@ -166,19 +166,24 @@ def valgrind() -> None:
         pytest.skip("valgrind is not installed")
 
 
+def assert_silent(result: subprocess.CompletedProcess[str]) -> None:
+    # a child that was killed has no exit status to tell of its mistakes
+    assert not result.stderr, result.stderr
+    assert result.returncode == 0
+
+
 @pytest.mark.usefixtures("valgrind")
 @pytest.mark.parametrize(("program", "name"), [case for case in cases() if case not in SMALL])
 def test_memcheck(program: str, name: str, build: Build, run: Run) -> None:
     result = run(build(program, *COMMON), name, wrapper=MEMCHECK, env=LITTLE_WORK)
-    # a child that was killed has no exit status to tell of its mistakes
-    assert (result.returncode, result.stderr) == (0, "")
+    assert_silent(result)
 
 
 @pytest.mark.usefixtures("valgrind")
 @pytest.mark.parametrize(("program", "name"), SMALL)
 def test_memcheck_in_full_memory(program: str, name: str, build: Build, run: Run) -> None:
     result = run_in_small_memory(run, build(program, *COMMON), name, MEMCHECK)
-    assert (result.returncode, result.stderr) == (0, "")
+    assert_silent(result)
 
 
 @pytest.mark.usefixtures("valgrind")
@@ -200,7 +205,7 @@ def test_helgrind(name: str, build: Build, run: Run) -> None:
     """
     program = build("threads", *COMMON, "-DHELGRIND")
     result = run(program, name, wrapper=HELGRIND, env=LITTLE_WORK)
-    assert (result.returncode, result.stderr) == (0, "")
+    assert_silent(result)
 
 
 @pytest.mark.usefixtures("valgrind")
