@@ -9,7 +9,7 @@ STRICT := -Wall -Wextra -Werror
 # cffi's generated binding is compiled by these flags as well
 BUILD := CFLAGS="$(STRICT)" $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: all demo test check check-c check-python tests bench soak mutants crash clean
+.PHONY: all demo test missing check check-c check-python tests bench soak mutants crash clean
 all: test
 
 # One stamp for the environment and one for the built core, so that a second run starts at once.
@@ -25,14 +25,18 @@ $(VENV)/.stamp-dev: $(VENV)/.stamp-tools build_ext.py $(filter csrc/%,$(C_FILES)
 demo: $(VENV)/.stamp-dev
 	$(BIN)/python tests/demo.py
 
-test: check tests
+test: missing check tests
+
+# What wants one of these tools is skipped where it is missing, and says so again at the end.
+missing:
+	@.ci/missing | sed 's/^/missing, so not everything is tested; apt-get install: /'
 
 check: check-c check-python
 
 check-c: $(VENV)/.stamp-dev
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 	for file in $(filter-out csrc/_core.c,$(wildcard csrc/*.c)); do \
-	    gcc -std=c11 -O2 $(STRICT) -Wshadow -Wconversion -Wno-sign-conversion -fanalyzer \
+	    gcc -std=c11 -O2 $(STRICT) -Wshadow -Wconversion -Wno-sign-conversion \
 	        -c -o /dev/null $$file || exit 1; \
 	done
 
@@ -41,8 +45,9 @@ check-python: $(VENV)/.stamp-dev
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
+# Benchmarks run once, as tests that they work.
 tests: $(VENV)/.stamp-dev
-	$(BIN)/pytest --benchmark-skip
+	$(BIN)/pytest --benchmark-disable
 
 bench: $(VENV)/.stamp-dev
 	$(BIN)/pytest bench --benchmark-only
@@ -53,8 +58,10 @@ soak: $(VENV)/.stamp-dev
 mutants: $(VENV)/.stamp-dev
 	$(BIN)/python tests/mutants/run.py
 
+# Deaths at every place, more of them than in `make test`; -s shows the figures. One command a line.
 crash: $(VENV)/.stamp-dev
 	$(BIN)/python tests/core/model/run.py
+	PIX_KILLS=5000 $(BIN)/pytest -s tests/core/test_kills.py -k kill_at_random
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info csrc/_core.c pix_shm/_core*.so

@@ -650,9 +650,9 @@ def state() -> State:
     """
     reader = _machine or machine()
     # Reader.read(), without the cost of one more call
-    segment = reader.segment
-    if segment.words[SUMMARY] == reader.seen and monotonic() < reader.due:
-        return reader.state
+    word, told = reader.told
+    if reader.segment.words[SUMMARY] == word and monotonic() < reader.due:
+        return told
     return reader.read()
 
 

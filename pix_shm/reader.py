@@ -64,6 +64,7 @@ class State(Record):
 
 
 IDLE = State(0, 0, None)
+_NOTHING = (-1, IDLE)  # no word has this value: look first
 
 
 class AgentInfo(Record):
@@ -110,8 +111,9 @@ class Reader:
 
     Attributes:
         due: the ``time.monotonic()`` at which to look around next; not the segment's, which others
-        move. seen: the summary word that ``state`` stands for, or -1.
-        state: the last state told.
+            move.
+        told: a summary word and the state that it stands for, as last told. One value, so that
+            threads which read at once never leave the word of one with the state of another.
         alone: set while agents of this process hold leases that the segment does not show
             (``unshown`` tells, after it was replaced); the state is then this process's own, as
             ``own`` tells it.
@@ -126,9 +128,8 @@ class Reader:
         "_unshown",
         "alone",
         "due",
-        "seen",
         "segment",
-        "state",
+        "told",
     )
 
     def __init__(
@@ -140,17 +141,16 @@ class Reader:
         self.alone = False
         self._own = own
         self.due = 0.0
-        self.seen = -1  # no word has this value: look first
-        self.state = IDLE
+        self.told = _NOTHING
         self._haunted = False
         self._shared = -1  # the word at the last look, and what was to be believed of it
         self._believed = 0
 
     def read(self) -> State:
         """Return the state; the same object for as long as nothing changes. Never raises."""
-        segment = self.segment
-        if segment.words[SUMMARY] == self.seen and monotonic() < self.due:
-            return self.state
+        word, state = self.told
+        if self.segment.words[SUMMARY] == word and monotonic() < self.due:
+            return state
         return self._refresh()
 
     def version(self) -> int | State:
@@ -160,11 +160,11 @@ class Reader:
         state = self.read()
         if self.alone:
             return state  # of this process alone: no word stands for it
-        return self._believed if self._haunted else self.seen
+        return self._believed if self._haunted else self.told[0]
 
     def forget(self) -> None:
         """Read anew at the next call, whatever the word says."""
-        self.seen = -1
+        self.told = _NOTHING
         self.due = 0.0
 
     def _refresh(self) -> State:
@@ -175,15 +175,15 @@ class Reader:
             if mapping is not self._mapping:
                 self._mapping, self.alone = mapping, self._unshown(self.segment)
             if self.alone:
-                self.seen = -1
+                self.told = _NOTHING
                 return self._own()
             if mapping is None:
                 self.segment.announce()
-                self.state, self.seen = IDLE, self.segment.words[SUMMARY]
-                return self.state
+                self.told = self.segment.words[SUMMARY], IDLE
+                return IDLE
             state = _state_of(mapping, word)
             if state is not None:
-                self.state, self.seen = state, self._shared if self._haunted else word
+                self.told = self._shared if self._haunted else word, state
                 return state
         # Changing faster than we read. The counts are whole in any case.
         return State(*_counts(word), None)
@@ -216,7 +216,7 @@ class _Slot:
         # Before the copy, one by one: within it nothing says which byte is read first.
         self._generation: int = words[(base + lib.PIX_SLOT_GENERATION) // 8]
         self.sequence: int = words[(base + lib.PIX_SLOT_SEQUENCE) // 8]
-        self.image = bytes(mapping.bytes[base : base + _SLOT_BYTES])
+        self.image: bytes = mapping.bytes[base : base + _SLOT_BYTES]
         self._copy = self._details(self.sequence)
 
     def is_whole(self, mapping: Mapping, slot: int) -> bool:

@@ -56,16 +56,26 @@ def segment_name(directory: str, user: int) -> str:
 
 
 class Mapping:
-    """A mapped segment. The memory stays mapped while any view of it is in use."""
+    """A mapped segment. The memory stays mapped while any view of it is in use.
+
+    Attributes:
+        handle: what the core calls it.
+        bytes: slices of it are copies. Not a memoryview: CPython counts the slices of one without a
+            lock, and where threads run at once it loses count and takes the view for released.
+        words: a read-only view, word by word.
+        changes: the word that grows with each change.
+
+    """
 
     __slots__ = ("bytes", "changes", "handle", "words")
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         memory = ffi.gc(lib.pix_memory(handle), lambda _memory: lib.pix_close(handle))
-        self.bytes = memoryview(ffi.buffer(memory, lib.PIX_SIZE)).toreadonly()
-        self.words: memoryview[int] = self.bytes.cast("Q")
-        changes = self.bytes[lib.PIX_AT_CHANGES : lib.PIX_AT_CHANGES + 4]
+        self.bytes = ffi.buffer(memory, lib.PIX_SIZE)
+        view = memoryview(self.bytes).toreadonly()
+        self.words: memoryview[int] = view.cast("Q")
+        changes = view[lib.PIX_AT_CHANGES : lib.PIX_AT_CHANGES + 4]
         self.changes: memoryview[int] = changes.cast("I")
 
 

@@ -30,7 +30,8 @@ class _Registration:
         self.told = agent.state()  # last, or what there was when it came
 
 
-_registered: tuple[_Registration, ...] = ()
+# In the order of their registration; changed by single dictionary operations, from any thread.
+_registered: dict[_Registration, None] = {}
 _delivering = _thread.RLock()  # reentrant, for signal handlers: who is inside delivers already
 
 
@@ -44,14 +45,13 @@ def on_state_change(listener: Listener) -> Callable[[], None]:
     out, the latest one never is. A listener that raises an ``Exception`` is logged, is listed as
     ``LISTENER_FAILED`` until it does not, and stops nobody.
     """
-    global _registered
     registration = _Registration(listener)
-    _registered = (*_registered, registration)
+    registered = _registered  # tests may put another in its place meanwhile
+    registered[registration] = None
     agent.tell_changes_to(deliver)
 
     def unsubscribe() -> None:
-        global _registered
-        _registered = tuple(r for r in _registered if r is not registration)
+        registered.pop(registration, None)
         listeners.is_well(registration)
 
     return unsubscribe
@@ -82,13 +82,13 @@ def deliver(directory: str) -> int:
 
 def _is_news(state: State) -> bool:
     """Whether somebody may not know the state: it is the same object while nothing changes."""
-    return any(registration.told is not state for registration in _registered)
+    return any(registration.told is not state for registration in list(_registered))
 
 
 def _tell(state: State) -> int:
     ending: BaseException | None = None
     told = 0
-    for registration in _registered:
+    for registration in list(_registered):
         known, registration.told = registration.told, state
         if known == state:
             continue

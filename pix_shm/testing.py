@@ -38,7 +38,7 @@ def create_isolated_runtime() -> Iterator[_config.Runtime]:
 @contextmanager
 def _as_default(directory: str) -> Iterator[_config.Runtime]:
     before = paths._default, agent._machine, _config._default, os.environ.get(paths.VARIABLE)
-    listeners, states._registered = states._registered, ()
+    listeners, states._registered = states._registered, {}
     runtime = _config.Runtime(directory)
     try:
         os.environ[paths.VARIABLE] = paths._default = directory

@@ -43,5 +43,5 @@ def other(agent_dir: Path, processes: Processes) -> Child:
 def no_listeners_left() -> Iterator[None]:
     """Listeners of the state are the module's: a test that forgets one hands it to the next."""
     yield
-    left, states._registered = states._registered, ()
-    assert left == ()
+    left, states._registered = states._registered, {}
+    assert left == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -244,3 +245,32 @@ def test_a_forked_child_is_told_by_its_own_poll(other: Child, processes: Process
     assert child.hear() == str([State(0, 1, None)])
     assert child.hear() == "[]"
     child.finish()
+
+
+def test_no_registration_is_lost_beside_threads_that_end_theirs(agent: pix_shm.Agent) -> None:
+    told: list[int] = []
+    over = threading.Event()
+
+    def register(number: int) -> Callable[[], None]:
+        return pix_shm.on_state_change(lambda state: told.append(number))
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            pix_shm.on_state_change(lambda state: None)()
+
+    threads = [threading.Thread(target=come_and_go) for _ in range(2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        ends = [register(number) for number in range(300)]
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval)
+    with pix_shm.begin_agent_block(agent.events, "ask"):
+        assert told == list(range(300))
+    for end in ends:
+        end()

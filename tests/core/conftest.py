@@ -97,7 +97,7 @@ def remove_names_of(pid: int) -> None:
 
 @pytest.fixture
 def run() -> Run:
-    """Return ``run(program, *arguments, wrapper=(), env={})``: the completed process.
+    """Return ``run(program, *arguments, wrapper=(), env={}, hanging=...)``: the completed process.
 
     Status 77 skips the test. A program that hangs is ended, and its children end with it.
     """
@@ -107,6 +107,7 @@ def run() -> Run:
         *arguments: object,
         wrapper: Sequence[str] = (),
         env: dict[str, str] | None = None,
+        hanging: float = HANGING,
     ) -> subprocess.CompletedProcess[str]:
         command = [*wrapper, str(program), *map(str, arguments)]
         with subprocess.Popen(
@@ -118,7 +119,7 @@ def run() -> Run:
             env={**os.environ, **(env or {})},
         ) as process:
             try:
-                output, errors = process.communicate(timeout=HANGING)
+                output, errors = process.communicate(timeout=hanging)
             except subprocess.TimeoutExpired:
                 process.kill()
                 output, errors = process.communicate()

@@ -68,7 +68,7 @@ MUTANTS = [
     Mutant(
         "a token stands for a moment",
         READER,
-        "        return self._believed if self._haunted else self.seen\n",
+        "        return self._believed if self._haunted else self.told[0]\n",
         "        return state\n",
         "tests/changes/test_wait.py -k between_two_calls",
     ),

@@ -17,7 +17,10 @@
  * detector is two files, with descriptors below and above the segment's, of which one is closed
  * first in either order; a byte is taken where it is taken in both.
  *
- * Prints one line of figures. Exits with 1, and says why, if anything is wrong.
+ * Prints a table of the deaths: how many fell into each phase, and how long it took from a kill
+ * inside the critical section until the next got in. The figures are told, not judged: how long a
+ * death takes and when a waiter runs is the machine's. Exits with 1, and says why, if anything is
+ * wrong.
  *
  * With -DBREAK_IGNORE_OWNER the lock is taken whoever has it; with -DBREAK_ROB_THE_LIVING every
  * owner is taken for dead. Such runs must fail: they show that the detectors detect. */
@@ -44,7 +47,8 @@ enum {
     WORKERS = 4,
     WEDGED_S = 5, /* without any progress; ten times what was ever seen, and more */
     TRIES = 20,   /* of an operation that may find the lock busy on an overloaded machine */
-    ABOVE = 500   /* descriptors from here on are above the segment's */
+    ABOVE = 500,  /* descriptors from here on are above the segment's */
+    LIVES = 65536 /* of workers, one after the other in WORKERS places */
 };
 
 enum phase { OUTSIDE = 0, CLAIMING = 1, CRITICAL = 2, RECOVERY = 4 };
@@ -52,20 +56,26 @@ enum phase { OUTSIDE = 0, CLAIMING = 1, CRITICAL = 2, RECOVERY = 4 };
 struct worker {
     _Atomic unsigned phase; /* bits: a claim goes through the critical section too */
     _Atomic uint64_t progress;
-    _Atomic uint64_t killed_ns; /* just before the latest kill of one in this place */
+};
+
+/* How a life ended. A death after which nobody had to be robbed of the lock has no next_ns. */
+struct death {
+    _Atomic unsigned phase;
+    _Atomic uint64_t killed_ns; /* just before the kill */
+    _Atomic uint64_t next_ns;   /* when the next got in, after a death inside */
 };
 
 /* What the parent and all workers share, beside the segment. */
 struct board {
-    _Atomic uint64_t inside; /* who is in the critical section: life << 8 | place, or 0 */
+    _Atomic uint64_t inside; /* who is in the critical section: the number of a life, or 0 */
     _Atomic uint64_t overlaps_in_memory;
     _Atomic uint64_t overlaps_in_kernel;
     _Atomic uint64_t entries;
     _Atomic uint64_t revision; /* the highest that anybody saw */
-    _Atomic uint64_t worst_ns; /* from a death inside to the next that got in */
     _Atomic int stop;
     _Atomic int failed;
     struct worker worker[WORKERS];
+    struct death death[LIVES];
 };
 
 static struct board *board;
@@ -101,7 +111,7 @@ static uint64_t random_next(uint64_t *state)
  */
 
 static struct worker *me; /* NULL in the parent, which is not watched */
-static uint64_t my_name;
+static uint64_t my_life;
 static uint64_t my_random;
 static struct detector {
     int below, above;
@@ -142,15 +152,10 @@ static void check_predecessor(uint64_t predecessor)
 {
     if (predecessor == 0)
         return;
-    if (is_taken(&lives, predecessor >> 8)) {
+    if (is_taken(&lives, predecessor))
         board->overlaps_in_memory++;
-        return;
-    }
-    /* It died inside, and we are the first there since. */
-    uint64_t killed_ns = board->worker[(predecessor & 0xff) % WORKERS].killed_ns;
-    uint64_t now = sys_clock_ns();
-    if (killed_ns != 0 && now > killed_ns)
-        raise_to(&board->worst_ns, now - killed_ns);
+    else /* it died inside, and we are the first there since */
+        board->death[predecessor % LIVES].next_ns = sys_clock_ns();
 }
 
 static void enter(unsigned phase)
@@ -160,7 +165,7 @@ static void enter(unsigned phase)
         return;
     entered = true;
     board->entries++;
-    check_predecessor(atomic_exchange(&board->inside, my_name));
+    check_predecessor(atomic_exchange(&board->inside, my_life));
     if (!lock_byte(&inside, 0))
         board->overlaps_in_kernel++;
 }
@@ -169,7 +174,7 @@ static void go_out(void)
 {
     entered = false;
     unlock_byte(&inside, 0);
-    if (atomic_exchange(&board->inside, 0) != my_name)
+    if (atomic_exchange(&board->inside, 0) != my_life)
         board->overlaps_in_memory++;
 }
 
@@ -233,10 +238,9 @@ void __wrap_lock_drop(struct pix_segment *segment)
     if (me != NULL) {
         linger(8);
         go_out();
+        me->phase = OUTSIDE; /* now: waking the next one may take long, and the lock is free then */
     }
     __real_lock_drop(segment);
-    if (me != NULL)
-        me->phase = OUTSIDE;
 }
 
 /* Within lock_take these two are recovery, and the lock is ours already. */
@@ -386,18 +390,17 @@ static int work(char **arguments)
 {
     const char *name = arguments[2];
     unsigned place = (unsigned)atoi(arguments[3]);
-    uint64_t life = strtoull(arguments[4], NULL, 10);
+    my_life = strtoull(arguments[4], NULL, 10);
     my_random = strtoull(arguments[5], NULL, 10);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != atoi(arguments[6]))
         return 0;
     open_detector(&lives, &arguments[7]);
     open_detector(&inside, &arguments[9]);
-    if (!lock_byte(&lives, life)) {
+    if (!lock_byte(&lives, my_life)) {
         fail("no detectors: %s", strerror(errno));
         return 1;
     }
-    my_name = life << 8 | place;
     me = &board->worker[place];
     while (!board->stop)
         use_the_segment(name);
@@ -411,15 +414,17 @@ static char name[PIX_NAME_BYTES];
 static int board_file;
 static struct detector parents_lives, parents_inside;
 static pid_t workers[WORKERS];
-static uint64_t life = 1;
+static uint64_t life_in[WORKERS];
+static uint64_t births;
 static uint64_t seed;
 
 static void start_worker(unsigned place)
 {
+    life_in[place] = ++births;
     char texts[9][24];
     char *arguments[12] = {"kill_at_random", texts[8], name};
     const uint64_t numbers[8] = {place,
-                                 life++,
+                                 life_in[place],
                                  random_next(&seed),
                                  (uint64_t)getpid(),
                                  (uint64_t)parents_lives.below,
@@ -462,23 +467,16 @@ static bool is_wedged(void)
     return sys_clock_ns() - last_ns > WEDGED_S * UINT64_C(1000000000);
 }
 
-struct deaths {
-    unsigned outside, claiming, critical, recovery;
-};
-
-static void kill_one(unsigned place, struct deaths *deaths)
+static void kill_one(unsigned place)
 {
+    struct death *death = &board->death[life_in[place]];
     int status;
-    board->worker[place].killed_ns = sys_clock_ns();
+    death->killed_ns = sys_clock_ns();
     (void)kill(workers[place], SIGKILL);
     (void)waitpid(workers[place], &status, 0);
     if (!WIFSIGNALED(status))
         fail("a worker ended by itself: status %d", status);
-    unsigned phase = board->worker[place].phase;
-    deaths->claiming += (phase & CLAIMING) != 0;
-    deaths->critical += (phase & CRITICAL) != 0;
-    deaths->recovery += (phase & RECOVERY) != 0;
-    deaths->outside += phase == OUTSIDE;
+    death->phase = board->worker[place].phase;
 }
 
 /* Who recovers from the death of `first`, a random time after it began; else anybody. */
@@ -498,18 +496,18 @@ static unsigned recoverer(unsigned first)
 
 /* One dies, then often another: soon, or while it recovers from the first death. Returns how many.
  */
-static unsigned kill_some(struct deaths *deaths)
+static unsigned kill_some(void)
 {
     unsigned first = (unsigned)(random_next(&seed) % WORKERS);
     unsigned second = (first + (unsigned)(random_next(&seed) % WORKERS)) % WORKERS;
     nap_us(random_next(&seed) % 9000);
-    kill_one(first, deaths);
+    kill_one(first);
     if ((board->worker[first].phase & CRITICAL) != 0 && random_next(&seed) % 2 == 0)
         second = recoverer(first);
     else
         nap_us(random_next(&seed) % 400);
     if (second != first) {
-        kill_one(second, deaths);
+        kill_one(second);
         start_worker(second);
     }
     start_worker(first);
@@ -658,7 +656,7 @@ static void check_the_end(pix_segment *segment)
     check_nothing_left(segment);
 }
 
-static unsigned run(pix_segment *segment, unsigned kills, struct deaths *deaths)
+static unsigned run(pix_segment *segment, unsigned kills)
 {
     unsigned killed = 0;
     pthread_t monitor_thread;
@@ -669,7 +667,7 @@ static unsigned run(pix_segment *segment, unsigned kills, struct deaths *deaths)
     for (unsigned i = 0; i < WORKERS; i++)
         start_worker(i);
     while (killed < kills && !board->failed) {
-        killed += kill_some(deaths);
+        killed += kill_some();
         if (is_wedged())
             fail("wedged: nobody has got through for %d s", WEDGED_S);
     }
@@ -680,24 +678,81 @@ static unsigned run(pix_segment *segment, unsigned kills, struct deaths *deaths)
     return killed;
 }
 
-static void judge(unsigned kills, const struct deaths *deaths)
+/* ---- the figures -------------------------------------------------------------------------------
+ */
+
+/* A death counts once, by the rarest thing that its worker was at: claims and recoveries go through
+ * the critical section too. */
+static const struct {
+    const char *name;
+    unsigned phase;
+} rows[] = {
+    {"recovery", RECOVERY}, {"claiming", CLAIMING}, {"critical", CRITICAL}, {"outside", OUTSIDE}};
+
+enum { ROWS = sizeof rows / sizeof *rows };
+
+static unsigned row_of(unsigned phase)
+{
+    unsigned row = 0;
+    while (row < ROWS - 1 && (phase & rows[row].phase) == 0)
+        row++;
+    return row;
+}
+
+static int compare(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static double ms_at(const uint64_t *sorted, unsigned count, unsigned percent)
+{
+    return (double)sorted[(count * percent + 99) / 100 - 1] / 1e6;
+}
+
+static void judge_row(unsigned row)
+{
+    static uint64_t took_ns[LIVES];
+    unsigned deaths = 0, followed = 0;
+    for (uint64_t life = 1; life <= births; life++) {
+        const struct death *death = &board->death[life];
+        if (death->killed_ns == 0 || row_of(death->phase) != row)
+            continue;
+        deaths++;
+        if (death->next_ns > death->killed_ns)
+            took_ns[followed++] = death->next_ns - death->killed_ns;
+    }
+    if (deaths == 0)
+        fail("no death fell into the phase \"%s\": nothing is shown", rows[row].name);
+    printf("  %-10s %6u   ", rows[row].name, deaths);
+    if (followed == 0) {
+        printf("%8u        -        -        -\n", followed);
+        if ((rows[row].phase & (CRITICAL | RECOVERY)) != 0)
+            fail("nobody got in after a death in the phase \"%s\"", rows[row].name);
+        return;
+    }
+    qsort(took_ns, followed, sizeof *took_ns, compare);
+    printf("%8u %8.2f %8.2f %8.2f\n", followed, ms_at(took_ns, followed, 50),
+           ms_at(took_ns, followed, 99), ms_at(took_ns, followed, 100));
+}
+
+static void judge(unsigned kills)
 {
     if (board->overlaps_in_memory != 0 || board->overlaps_in_kernel != 0)
         fail("two were in the critical section at once");
-    if (deaths->critical == 0 || deaths->recovery == 0 || deaths->claiming == 0)
-        fail("no death fell into one of the phases: nothing is shown");
-    printf("kills %u: outside %u, claiming %u, critical %u, recovery %u; overlaps: %" PRIu64
-           " in memory, %" PRIu64 " in the kernel; entries %" PRIu64
-           "; worst from a death inside to the next entry %.2f ms\n",
-           kills, deaths->outside, deaths->claiming, deaths->critical, deaths->recovery,
-           board->overlaps_in_memory, board->overlaps_in_kernel, board->entries,
-           (double)board->worst_ns / 1e6);
+    printf("kills %u; entries %" PRIu64 "; overlaps: %" PRIu64 " in memory, %" PRIu64
+           " in the kernel\n",
+           kills, board->entries, board->overlaps_in_memory, board->overlaps_in_kernel);
+    printf("  died in    deaths   followed   ms until the next got in\n");
+    printf("                               median      p99    worst\n");
+    for (unsigned row = 0; row < ROWS; row++)
+        judge_row(row);
 }
 
 static int new_file(const char *called)
 {
     int descriptor = memfd_create(called, 0); /* inherited by the workers */
-    if (descriptor < 0 || ftruncate(descriptor, 65536) < 0)
+    if (descriptor < 0 || ftruncate(descriptor, sizeof(struct board)) < 0)
         abort();
     return descriptor;
 }
@@ -732,18 +787,21 @@ int main(int count, char **arguments)
         return work(arguments);
     }
     unsigned kills = count > 1 ? (unsigned)atoi(arguments[1]) : 2000;
+    if (kills > LIVES - 2 * WORKERS) {
+        fprintf(stderr, "at most %u can be killed\n", LIVES - 2 * WORKERS);
+        return 2;
+    }
     seed = count > 2 ? strtoull(arguments[2], NULL, 10) | 1 : 1;
     board_file = new_file("board");
     parents_lives = (struct detector){new_file("lives"), new_file("lives")};
     parents_inside = (struct detector){new_file("inside"), new_file("inside")};
     board = map_board(board_file);
-    struct deaths deaths = {0, 0, 0, 0};
     pix_segment *segment = create_segment();
     board->revision = segment->map->revision;
-    kills = run(segment, kills, &deaths);
+    kills = run(segment, kills);
     if (!board->failed)
         check_the_end(segment);
-    judge(kills, &deaths);
+    judge(kills);
     pix_close(segment);
     (void)shm_unlink(name);
     (void)sem_unlink(name);
