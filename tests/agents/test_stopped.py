@@ -351,6 +351,7 @@ def test_a_change_beside_a_thread_that_waits_goes_on_and_is_published_by_that_on
     def publish_when_free(*arguments: object) -> object:
         inside.set()
         freed.append(free.wait(PROMISE))
+        free.set()
         return lib.pix_publish(*arguments)
 
     with pix_shm.attach(agent_dir) as agent:
@@ -380,6 +381,7 @@ def test_a_finalizer_beside_a_thread_that_publishes_waits_for_nobody(
     def publish_when_free(*arguments: object) -> object:
         inside.set()
         freed.append(free.wait(PROMISE))
+        free.set()
         return lib.pix_publish(*arguments)
 
     with pix_shm.attach() as agent, pix_shm.attach(session="other") as other:
