@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import Processes
+from processes import PATIENCE, Processes
 
 import pix_shm
 from pix_shm import Agent, EventBus
@@ -208,6 +209,31 @@ def test_leases_opened_by_a_handler_are_told_after_the_running_delivery(agent: A
     counts = [(e["activities"], e["blocks"]) for e in one]
     assert counts == [(0, 1), (1, 1), (1, 0), (0, 0)]
     assert one == two, "in one order for every handler"
+
+
+def test_what_another_thread_changes_amid_a_delivery_is_told_after_it(agent: Agent) -> None:
+    told: list[tuple[object, bool, threading.Thread]] = []
+    leases: list[pix_shm.Lease] = []
+    inside: list[Event] = []
+
+    def hear(event: Event) -> None:
+        told.append((event["blocks"], bool(inside), threading.current_thread()))
+        inside.append(event)
+        if len(told) == 1:
+            other.start()
+            other.join(PATIENCE)
+            assert len(leases) == 1, "it does not wait for the delivery"
+        inside.pop()
+
+    other = threading.Thread(
+        target=lambda: leases.append(pix_shm.begin_agent_block(agent.events, "other"))
+    )
+    agent.events.on(STATE, hear)
+    leases.append(pix_shm.begin_agent_block(agent.events, "ask"))
+    here = threading.current_thread()
+    assert told == [(1, False, here), (2, False, here)]
+    for lease in leases:
+        lease()
 
 
 def test_events_of_many_threads_come_one_at_a_time_and_end_with_the_present(

@@ -371,6 +371,36 @@ def test_b19_forks_beside_a_thread_that_attaches_leave_no_slot_with_the_children
             os.kill(pid, signal.SIGKILL)
 
 
+def test_a_child_forked_while_another_thread_opens_the_segment_opens_it_itself(
+    agent_dir: Path, processes: Processes
+) -> None:
+    output = processes.run(
+        _PARENT
+        + f"""
+import threading
+segment = agent._segment
+inside, forked = threading.Event(), threading.Event()
+def open_for_long():
+    with segment._lock:
+        inside.set()
+        forked.wait()
+thread = threading.Thread(target=open_for_long)
+thread.start()
+inside.wait()
+def child():
+    signal.alarm({int(PROMISE)})  # kills whoever waits for a lock that nobody has
+    pix_shm.state()
+    own = pix_shm.begin_agent_block(agent.events, "child")
+    say(seen(), len(pix_shm.agents()))
+pid = fork(child)
+forked.set()
+thread.join()
+say(os.waitpid(pid, 0)[1])
+"""
+    )
+    assert output.splitlines() == ["(1, 2) 2", "0"]
+
+
 def test_b19_a_fork_in_a_handler_of_the_bus(agent_dir: Path, processes: Processes) -> None:
     output = processes.run(
         """

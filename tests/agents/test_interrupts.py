@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-from agents.support import PROMISE, never_made, slots_held, start_agent, stopped_holder
-from processes import Processes, eventually
+from agents.support import (
+    PROMISE,
+    Counting,
+    never_made,
+    slots_held,
+    start_agent,
+    stopped_holder,
+)
+from processes import PATIENCE, Processes, eventually
 
 import pix_shm
 from pix_shm import State
+from pix_shm._core import lib
 from pix_shm.segment import WAIT_SECONDS
 
 IDLE = State(0, 0, None)
@@ -49,6 +59,65 @@ def test_a_signal_handler_that_changes_leases_amid_lease_changes(
         """
     )
     assert output.splitlines() == [f"{IDLE} {IDLE} 0 0 idle", "True"]
+
+
+def test_what_a_signal_handler_changes_just_after_the_publishing_is_published(
+    agent_dir: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = Counting()
+    monkeypatch.setattr("pix_shm.agent.lib", core)
+    leases: list[pix_shm.Lease] = []
+
+    def publish_and_be_interrupted(*arguments: object) -> object:
+        result = lib.pix_publish(*arguments)
+        if len(leases) == 1:
+            leases.append(pix_shm.begin_agent_block(agent.events, "handler"))
+        return result
+
+    with pix_shm.attach(strict=True) as agent:
+        leases.append(pix_shm.begin_agent_activity(agent.events, "main"))
+        core.pix_publish = publish_and_be_interrupted
+        leases.append(pix_shm.begin_agent_activity(agent.events, "main"))
+        assert processes.run("say(pix_shm.state())") == f"{State(2, 1, None)}\n"
+        for lease in leases:
+            lease()
+
+
+class _LockLetGoLate:
+    """A lock before whose release another thread finds it taken."""
+
+    def __init__(self, lock: object, meanwhile: threading.Thread) -> None:
+        self._real: Any = lock
+        self._meanwhile: threading.Thread | None = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def release(self) -> None:
+        if self._meanwhile is not None and self._real._is_owned():
+            thread, self._meanwhile = self._meanwhile, None
+            thread.start()
+            thread.join(PATIENCE)
+        self._real.release()
+
+
+def test_what_another_thread_changes_just_before_the_lock_is_let_go_is_published(
+    agent_dir: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It did not wait, and relies on the thread that has the lock."""
+    monkeypatch.setattr("pix_shm.agent.WAIT_SECONDS", 0)
+    leases: list[pix_shm.Lease] = []
+    with pix_shm.attach(strict=True) as agent:
+        thread = threading.Thread(
+            target=lambda: leases.append(pix_shm.begin_agent_block(agent.events, "thread"))
+        )
+        telling = pix_shm.agent._telling
+        monkeypatch.setattr(telling, "_lock", _LockLetGoLate(telling._lock, thread))
+        leases.append(pix_shm.begin_agent_activity(agent.events, "main"))
+        assert len(leases) == 2
+        assert processes.run("say(pix_shm.state())") == f"{State(1, 1, None)}\n"
+        for lease in leases:
+            lease()
 
 
 def test_a_signal_handler_that_changes_leases_while_the_segment_is_opened(

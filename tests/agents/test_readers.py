@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agents.support import PATIENT, PROMISE, Counting, start_agent
+from agents.support import PATIENT, PROMISE, Counting, slot_of, start_agent, words_of
 from processes import Child, Processes, eventually, remove_segment
 
 import pix_shm
 from pix_shm import State
 from pix_shm._core import lib
-from pix_shm.segment import LOOK_SECONDS, segment_of
+from pix_shm.segment import LOOK_SECONDS, RETIRED, REVISION, SUMMARY, segment_of
 
 IDLE = State(0, 0, None)
 
@@ -69,6 +69,33 @@ def test_b21_the_revision_does_not_go_back_when_the_segment_is_gone(
     pix_shm.agents()
     assert segment_of(os.path.realpath(agent_dir)).mapping is None
     assert pix_shm.revision() >= shown
+
+
+def test_a_new_segment_begins_above_every_revision_that_its_maker_read(agent_dir: Path) -> None:
+    """Section 2: the revision only grows, also when the clock was set back meanwhile."""
+    segment = segment_of(os.path.realpath(agent_dir))
+    with pix_shm.attach(strict=True):
+        with words_of(agent_dir) as words:
+            words[REVISION] *= 2
+            high = words[REVISION]
+        assert pix_shm.revision() == high
+    remove_segment(agent_dir)
+    segment.look()
+    assert segment.open(create=True) is not None
+    assert segment.words[REVISION] == high + 1
+
+
+def test_the_mark_of_a_retired_segment_is_no_part_of_the_revision(
+    agent_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = Counting()
+    core.pix_look = lambda *_: lib.PIX_BUSY  # nobody gets to see that there is a new one
+    with pix_shm.attach(strict=True):
+        before = pix_shm.revision()
+        monkeypatch.setattr("pix_shm.segment.lib", core)
+        with words_of(agent_dir) as words:
+            words[REVISION] |= RETIRED
+        assert pix_shm.revision() == before
 
 
 def test_attaching_is_no_change_of_the_config(agent_dir: Path, processes: Processes) -> None:
@@ -348,3 +375,131 @@ def test_c01_the_dead_stay_left_out_while_nobody_can_look(
         reader.due = 0.0
         assert pix_shm.state() == State(1, 0, "building")
     assert living.finish() == ""
+
+
+# --- what a writer left half done ----------------------------------------------------------------
+
+
+def _details(slot: int, copy: int) -> int:
+    """Index of the first word of one copy of a slot's details."""
+    start = lib.PIX_AT_SLOTS + slot * lib.PIX_SLOT_BYTES + lib.PIX_SLOT_DETAILS
+    return int(start + copy % 2 * lib.PIX_DETAILS_BYTES) // 8
+
+
+def _sequence(slot: int) -> int:
+    """Index of a slot's sequence."""
+    return int(lib.PIX_AT_SLOTS + slot * lib.PIX_SLOT_BYTES + lib.PIX_SLOT_SEQUENCE) // 8
+
+
+def test_details_of_a_writer_that_died_before_it_stored_the_word_are_not_told(
+    agent_dir: Path, processes: Processes
+) -> None:
+    agent = start_agent(processes)
+    agent.ask("block('ask', 'the old message')")
+    slot = slot_of(agent_dir, agent.pid)
+    with words_of(agent_dir) as words:
+        sequence = words[_sequence(slot)]
+        old, new = _details(slot, sequence), _details(slot, sequence + 1)
+        words[new : new + lib.PIX_DETAILS_BYTES // 8] = words[
+            old : old + lib.PIX_DETAILS_BYTES // 8
+        ]
+        words[new + lib.PIX_DETAILS_EPOCH // 8] += 1 << 32  # the epoch is the upper half
+        words[new + lib.PIX_DETAILS_MESSAGE // 8] = int.from_bytes(b"THE NEW ", "little")
+        words[_sequence(slot)] = sequence + 1
+    assert pix_shm.state() == State(0, 1, "the old message")
+    assert agent.finish() == ""
+
+
+def test_b23_a_copy_that_is_changed_while_it_is_taken_is_taken_again(
+    agent_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases: list[pix_shm.Lease] = []
+
+    def torn(view: memoryview) -> bytes:
+        """``bytes()``, which the first time two changes of the agent interrupt."""
+        if len(leases) > 1:
+            return bytes(view)
+        middle = copy + lib.PIX_DETAILS_MESSAGE + 100
+        begun = bytes(view[:middle])
+        for letter in "bc":
+            leases.append(pix_shm.begin_agent_block(agent.events, "ask", letter * 200))
+        return begun + bytes(view[middle:])
+
+    with pix_shm.attach(strict=True) as agent:
+        leases.append(pix_shm.begin_agent_block(agent.events, "ask", "a" * 200))
+        slot = slot_of(agent_dir, os.getpid())
+        with words_of(agent_dir) as words:
+            copy = lib.PIX_SLOT_DETAILS + words[_sequence(slot)] % 2 * lib.PIX_DETAILS_BYTES
+        monkeypatch.setattr("pix_shm.reader.bytes", torn, raising=False)
+        assert pix_shm.state() == State(0, 3, "c" * 200)
+        assert len(leases) == 3
+        for lease in leases:
+            lease()
+
+
+def test_a_winner_beyond_all_slots_has_no_message(agent_dir: Path, processes: Processes) -> None:
+    agent = start_agent(processes)
+    agent.ask("block('ask', 'Proceed?')")
+    with words_of(agent_dir) as words:
+        words[SUMMARY] |= 0x7FF << lib.PIX_SUMMARY_WINNER
+    assert pix_shm.state() == State(0, 1, None)
+    assert agent.finish() == ""
+
+
+def test_lengths_beyond_their_fields_and_bytes_that_are_no_text_are_endured(
+    agent_dir: Path, processes: Processes
+) -> None:
+    agent = start_agent(processes)
+    agent.ask("block('ask', 'Proceed?')")
+    slot = slot_of(agent_dir, agent.pid)
+    with words_of(agent_dir) as words:
+        at = _details(slot, words[_sequence(slot)])
+        words[at + lib.PIX_DETAILS_MESSAGE_LENGTH // 8] |= 0xFFFFFFFF  # of the source as well
+        words[at + lib.PIX_DETAILS_MESSAGE // 8] = 0xFF41FF42FF43FF44
+    [info] = pix_shm.agents()
+    for message in (info.message, pix_shm.state().message):
+        assert message is not None
+        assert len(message) == lib.PIX_MESSAGE_BYTES
+        assert message.startswith("D\ufffdC\ufffdB\ufffdA\ufffd")
+    assert info.source is not None
+    assert len(info.source) == lib.PIX_SOURCE_BYTES
+    assert agent.finish() == ""
+
+
+# --- the clock that readers look around by --------------------------------------------------------
+
+
+@pytest.fixture
+def no_look_is_due(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From the call on, no second passes for readers that have looked around before."""
+
+    def freeze() -> None:
+        for module in ("agent", "reader"):
+            monkeypatch.setattr(f"pix_shm.{module}.monotonic", lambda: 0.0)
+
+    return freeze
+
+
+def test_a_retired_word_leads_to_the_new_segment_at_once(
+    agent_dir: Path, processes: Processes, no_look_is_due: Callable[[], None]
+) -> None:
+    agent = start_agent(processes)
+    agent.ask("work('tool', 'building')")
+    assert pix_shm.state() == State(1, 0, "building")
+    no_look_is_due()
+    remove_segment(agent_dir)
+    assert pix_shm.state() == State(1, 0, "building"), "nobody has told"
+    agent.ask("block('ask', 'Proceed?')")
+    assert pix_shm.state() == State(1, 1, "Proceed?")
+    assert agent.finish() == ""
+
+
+def test_who_exits_gives_back_its_slots_and_readers_know_at_once(
+    agent_dir: Path, processes: Processes, no_look_is_due: Callable[[], None]
+) -> None:
+    agent = start_agent(processes)
+    agent.ask("block('ask', 'Proceed?')")
+    assert pix_shm.state() == State(0, 1, "Proceed?")
+    no_look_is_due()
+    assert agent.finish() == ""
+    assert pix_shm.state() == IDLE

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +28,7 @@ from processes import Processes, eventually, name_of, remove_segment
 import pix_shm
 from pix_shm import SegmentError, State
 from pix_shm._core import lib
-from pix_shm.segment import segment_name
+from pix_shm.segment import segment_name, segment_of
 
 IDLE = State(0, 0, None)
 
@@ -398,6 +399,29 @@ def test_b12_a_state_first_read_after_a_block_began_is_the_own_one_without_a_seg
     finally:
         path_of(agent_dir).rmdir()
     assert output == "blocked Proceed?\n"
+
+
+def test_a_warning_made_an_error_does_not_surface_in_a_prompts_path(agent_dir: Path) -> None:
+    path_of(agent_dir).write_bytes(b"no segment")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pix_shm.attach() as agent, pix_shm.begin_agent_block(agent.events, "ask"):
+            assert pix_shm.state() == State(0, 1, None)
+
+
+def test_a_readers_problem_goes_away_when_it_does(agent_dir: Path, processes: Processes) -> None:
+    """Section 8: a condition goes away when it does."""
+    path_of(agent_dir).write_bytes(b"no segment")
+    segment = segment_of(os.path.realpath(agent_dir))
+    segment.revision()
+    assert segment.problem is not None
+    assert "cannot be used" in segment.problem
+    remove_segment(agent_dir)
+    with_segment = start_agent(processes)
+    segment.due = 0.0
+    segment.revision()
+    assert segment.problem is None
+    assert with_segment.finish() == ""
 
 
 def test_b26_a_refused_segment_is_not_refused_for_ever(

@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,20 @@ def test_b04_a_config_commit_does_not_wait_for_a_stopped_holder(
     assert agent.finish() == holder.finish() == ""
 
 
+def test_c24_what_one_session_could_not_publish_the_next_change_of_another_does(
+    agent_dir: Path, processes: Processes
+) -> None:
+    holder = start_agent(processes, "holder")
+    with pix_shm.attach() as agent, pix_shm.attach(session="other") as other:
+        with stopped_holder(agent_dir, holder), pytest.warns(RuntimeWarning, match="go on"):
+            block = pix_shm.begin_agent_block(agent.events, "ask", "Proceed?")
+        segment_of(agent.directory).paused_until = 0.0
+        with pix_shm.begin_agent_activity(other.events, "tool"):
+            assert holder.ask("seen()") == "(1, 1)"
+        block()
+    assert holder.finish() == ""
+
+
 def test_b04_many_threads_beside_a_stopped_holder(agent_dir: Path, processes: Processes) -> None:
     """Section 4: one diagnostic, however many threads meet it."""
     holder = start_agent(processes, "holder")
@@ -288,6 +303,63 @@ def test_one_change_finds_out_that_the_segment_is_not_made_and_the_others_wait_n
     assert pix_shm.state() == IDLE
 
 
+class Clock:
+    """A clock that goes on only while somebody sleeps by it."""
+
+    def __init__(self, on_sleep: Callable[[], object]) -> None:
+        self.slept = 0.0
+        self._on_sleep = on_sleep
+
+    def now(self) -> float:
+        return 1000 + self.slept
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        assert self.slept < PATIENCE, "waits for ever"
+        self._on_sleep()
+
+
+@pytest.fixture
+def clock_of_opening(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Clock]:
+    """Give the opening of segments a clock of its own."""
+
+    def install(on_sleep: Callable[[], object] = lambda: None) -> Clock:
+        clock = Clock(on_sleep)
+        monkeypatch.setattr("pix_shm.segment.monotonic", clock.now)
+        monkeypatch.setattr("pix_shm.segment.sleep", clock.sleep)
+        return clock
+
+    return install
+
+
+def test_a_segment_that_is_not_made_delays_a_lease_by_50_ms_and_attaching_by_a_second(
+    agent_dir: Path, clock_of_opening: Callable[..., Clock]
+) -> None:
+    """Section 4: never fails or delays a lease by more than 50 ms. To a tick of the waiting."""
+    tick = 0.003
+    clock = clock_of_opening()
+    with never_made(agent_dir):
+        with pytest.warns(RuntimeWarning, match="another process is making it"):
+            lease = pix_shm.begin_agent_block(EventBus(), "ask")
+        assert 0.05 <= clock.slept < 0.05 + tick
+        clock.slept = 0.0
+        agent = pix_shm.attach()
+        assert 1.0 <= clock.slept < 1.05 + 2 * tick, "for the segment, then for the slot"
+    lease()
+    agent.close()
+
+
+def test_attaching_waits_for_a_segment_that_another_process_is_making(
+    agent_dir: Path, clock_of_opening: Callable[..., Clock]
+) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(never_made(agent_dir))
+        clock = clock_of_opening(stack.close)  # it is done with it while we sleep
+        with pix_shm.attach(strict=True) as agent:
+            assert clock.slept > 0
+            assert [a.session for a in pix_shm.agents()] == [agent.session]
+
+
 @pytest.fixture
 def healthy(agent_dir: Path, tmp_path: Path) -> Iterator[Agent]:
     """An agent of this process in another directory, attached to second."""
@@ -327,6 +399,7 @@ def test_a_change_beside_a_thread_that_waits_goes_on_and_is_published_by_that_on
     def publish_when_free(*arguments: object) -> object:
         inside.set()
         freed.append(free.wait(PROMISE))
+        free.set()
         return lib.pix_publish(*arguments)
 
     with pix_shm.attach(agent_dir) as agent:
@@ -345,6 +418,36 @@ def test_a_change_beside_a_thread_that_waits_goes_on_and_is_published_by_that_on
         for lease in leases:
             lease()
     assert _shown(processes, healthy.directory) == "idle ['healthy']\n"
+
+
+def test_a_finalizer_beside_a_thread_that_publishes_waits_for_nobody(
+    agent_dir: Path, core: Counting
+) -> None:
+    inside, free = threading.Event(), threading.Event()
+    freed: list[bool] = []
+
+    def publish_when_free(*arguments: object) -> object:
+        inside.set()
+        freed.append(free.wait(PROMISE))
+        free.set()
+        return lib.pix_publish(*arguments)
+
+    with pix_shm.attach() as agent, pix_shm.attach(session="other") as other:
+        dropped = pix_shm.begin_agent_block(other.events, "dropped")
+        core.pix_publish = publish_when_free
+        leases: list[pix_shm.Lease] = []
+        thread = threading.Thread(
+            target=lambda: leases.append(pix_shm.begin_agent_activity(agent.events, "tool"))
+        )
+        thread.start()
+        assert inside.wait(PATIENCE)
+        with pytest.warns(ResourceWarning, match="dropped"):
+            del dropped
+        free.set()
+        thread.join(PATIENCE)
+        assert freed == [True, True], "it came back while the thread was inside"
+        assert pix_shm.state() == State(1, 0, None), "who was inside published that as well"
+        leases.pop()()
 
 
 def test_collecting_agents_beside_a_stopped_holder_does_not_wait_for_its_lock(

@@ -12,7 +12,18 @@ import pytest
 Build = Callable[..., Path]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
-PROGRAMS = ("segment", "leases", "lock", "damage", "threads", "changes", "clocks")
+PROGRAMS = (
+    "segment",
+    "leases",
+    "lock",
+    "changes",
+    "clocks",
+    "damage",
+    "threads",
+    "steps",
+    "waits",
+    "litmus",
+)
 NEEDS_SMALL_MEMORY = "full_memory"
 
 # A /dev/shm of its own, too small for two segments, in a name space of its own.

@@ -8,11 +8,16 @@ CHANGES = "pix_shm/_config/changes.py"
 DOCUMENT = "pix_shm/_config/document.py"
 EDITS = "pix_shm/_config/edits.py"
 LOCK = "pix_shm/_config/lock.py"
+NODE_LOCK = "pix_shm/_config/nodelock.py"
+OWNERS = "pix_shm/_config/owners.py"
 RUNTIMES = "pix_shm/_config/runtimes.py"
 STORAGE = "pix_shm/_config/storage.py"
+TEMPORARIES = "pix_shm/_config/temporaries.py"
 VIEW = "pix_shm/_config/view.py"
 
-MUTANTS = [
+NODE_LOCK_TESTS = "tests/config/test_node_lock.py"
+
+WRITING = [
     Mutant(
         "the file is read inside the lock",
         RUNTIMES,
@@ -214,11 +219,156 @@ MUTANTS = [
         "        with _mutex:\n",
         "tests/config/test_lock.py -k a23",
     ),
+]
+
+LOCKING = [
     Mutant(
-        "an unfilled lock has its second",
-        "pix_shm/_config/nodelock.py",
+        "the Node lock is taken beside the link as well",
+        STORAGE,
+        "            if os.path.islink(path):\n",
+        "            if False:\n",
+        f"{NODE_LOCK_TESTS} -k beside_the_link",
+    ),
+    Mutant(
+        "the Node lock is taken beside the target",
+        STORAGE,
+        "            self._take(NodeLock(self.target, self._directory, guard))\n",
+        "            pass\n",
+        f"{NODE_LOCK_TESTS} -k beside_the_link",
+    ),
+    Mutant(
+        "where links cannot be written to, nobody has to lock beside them",
+        STORAGE,
+        "            if error.errno not in _READ_ONLY:\n                raise\n",
+        "            raise\n",
+        "tests/config/test_faults.py -k read_only_directory",
+    ),
+    Mutant(
+        "a lock that names another is not ours",
+        NODE_LOCK,
+        "        if found is None or found.text != self._text:\n",
+        "        if found is None:\n",
+        f"{NODE_LOCK_TESTS} -k does_not_name_us",
+    ),
+    Mutant(
+        "only our own lock is removed",
+        NODE_LOCK,
+        "            if found is not None and found.text == self._text:\n",
+        "            if found is not None:\n",
+        f"{NODE_LOCK_TESTS} -k does_not_name_us",
+    ),
+    Mutant(
+        "a lock that was taken away by mistake is put back",
+        NODE_LOCK,
+        "            if self._look(aside) != found:\n",
+        "            if False:\n",
+        f"{NODE_LOCK_TESTS} -k put_back",
+    ),
+    Mutant(
+        "a lock of an owner that is gone is left alone for 30 seconds",
+        NODE_LOCK,
+        "STALE = 30.0\n",
+        "STALE = 28.0\n",
+        f"{NODE_LOCK_TESTS} -k goes_stale",
+    ),
+    Mutant(
+        "an unfilled lock is left alone for a second",
+        NODE_LOCK,
         "UNFILLED = 1.0\n",
         "UNFILLED = 0.1\n",
-        "tests/config/test_node_lock.py -k a21",
+        f"{NODE_LOCK_TESTS} -k filled_late",
+    ),
+    Mutant(
+        "one look at an unfilled lock is none",
+        NODE_LOCK,
+        "or (watched > 0 and age >= patience)",
+        "or age >= patience",
+        f"{NODE_LOCK_TESTS} -k old_unfilled",
+    ),
+    Mutant(
+        "a process that started after the lock was made is not its owner",
+        NODE_LOCK,
+        "    if started is not None and started > record.at + _SETTLED:\n",
+        "    if False:\n",
+        f"{NODE_LOCK_TESTS} -k used_again",
+    ),
+    Mutant(
+        "what was made under the lock that we have is left over",
+        NODE_LOCK,
+        '        if self._guard is not None and record.marks.get("guard") == self._guard:\n',
+        "        if False:\n",
+        f"{NODE_LOCK_TESTS} -k made_under",
+    ),
+    Mutant(
+        "where there is no flock none was had in common",
+        NODE_LOCK,
+        "        if self._guard is not None and record",
+        "        if record",
+        f"{NODE_LOCK_TESTS} -k no_flock",
+    ),
+    Mutant(
+        "another thread's lock is not left over",
+        NODE_LOCK,
+        '        return record.marks.get("id") in _held\n',
+        "        return False\n",
+        f"{NODE_LOCK_TESTS} -k another_threads",
+    ),
+    Mutant(
+        "a lock that names our process is not ours by that",
+        NODE_LOCK,
+        "        if record.process != os.getpid():\n            return False\n",
+        "        return False\n",
+        f"{NODE_LOCK_TESTS} -k goes_stale",
+    ),
+    Mutant(
+        "a zombie is gone",
+        OWNERS,
+        '    return state != "Z" and (',
+        "    return state is not None and (",
+        f"{NODE_LOCK_TESTS} -k nobody_waited_for",
+    ),
+    Mutant(
+        "a forked child removes no lock of its parent's",
+        NODE_LOCK,
+        "        if not self._text or self._process != os.getpid():\n",
+        "        if not self._text:\n",
+        f"{NODE_LOCK_TESTS} -k forked_child",
+    ),
+    Mutant(
+        "the lock is readable to us whatever the umask is",
+        NODE_LOCK,
+        "            os.fchmod(descriptor, 0o600)  # whatever",
+        "            pass  # whatever",
+        f"{NODE_LOCK_TESTS} -k names_us_while",
+    ),
+    Mutant(
+        "a directory that cannot be locked is none that is locked",
+        LOCK,
+        "            if error.errno in _REFUSALS:\n",
+        "            if False:\n",
+        "tests/config/test_faults.py -k a32_a_file_system",
+    ),
+    Mutant(
+        "a rename that is refused for a moment is tried again",
+        STORAGE,
+        "        for pause in (*_RENAME_PAUSES, 0.0):\n",
+        "        for pause in (0.0,):\n",
+        "tests/config/test_faults.py -k for_a_moment",
+    ),
+    Mutant(
+        "what a living writer is filling is not swept",
+        TEMPORARIES,
+        "        if made_by and not is_alive(int(made_by[1]), int(made_by[2]) or None):\n",
+        "        if made_by:\n",
+        "tests/config/test_storage.py -k a28_only",
+    ),
+    Mutant(
+        "what dead writers left is swept",
+        STORAGE,
+        "        sweep(self._directory)\n",
+        "        pass\n",
+        "tests/config/test_storage.py -k a28_only",
     ),
 ]
+
+MUTANTS = [*WRITING, *LOCKING]

@@ -234,6 +234,37 @@ TEST(counts_stop_at_their_greatest_and_come_back)
     pix_close(segment);
 }
 
+/* Damage, of which no recount makes an end before the next second. */
+TEST(sums_that_cannot_be_are_counted_anew)
+{
+    pix_segment *segment = create_segment(new_name());
+    int first = claim(segment), second = claim(segment);
+    CHECK_EQUAL(publish(segment, first, 2, 1, 1), PIX_OK);
+    CHECK_EQUAL(publish(segment, second, 3, 0, 2), PIX_OK);
+    segment->map->activities = 1;
+    CHECK_EQUAL(publish(segment, first, 1, 1, 1), PIX_OK);
+    check_summary(segment, 4, 1, first);
+    segment->map->blocks = 0;
+    CHECK_EQUAL(publish(segment, first, 1, 2, 1), PIX_OK);
+    check_summary(segment, 4, 2, first);
+    pix_close(segment);
+}
+
+TEST(a_winner_beyond_all_slots_is_not_believed)
+{
+    enum { BEYOND = 0x7ff };
+    pix_segment *segment = create_segment(new_name());
+    int slot = claim(segment);
+    CHECK_EQUAL(publish(segment, slot, 2, 1, 1), PIX_OK);
+    segment->map->summary |= (uint64_t)BEYOND << PIX_SUMMARY_WINNER;
+    /* what would be its rank */
+    ((uint64_t *)(void *)segment->map)[offsetof(struct pix_layout, rank) / 8 + BEYOND - 1] =
+        UINT64_MAX;
+    CHECK_EQUAL(publish(segment, slot, 1, 1, 1), PIX_OK);
+    check_summary(segment, 1, 1, slot);
+    pix_close(segment);
+}
+
 static void claim_all(pix_segment *segment)
 {
     for (int expected = 0; expected < PIX_AGENTS; expected++)
@@ -336,6 +367,50 @@ TEST(a_lease_change_frees_the_dead_within_its_interval)
     pix_close(segment);
 }
 
+static void claim_and_idle(const void *name)
+{
+    CHECK(claim(join_segment(name)) >= 0);
+    shared[READY]++;
+    sleep_for_ever();
+}
+
+/* Nobody who is idle makes readers look at each call, dead or not. */
+TEST(one_who_died_idle_is_no_ghost)
+{
+    const char *name = new_name();
+    pix_segment *segment = create_segment(name);
+    uint64_t word;
+    int ghosts;
+    CHECK_EQUAL(publish(segment, claim(segment), 2, 0, 1), PIX_OK);
+    pid_t child = start_child(claim_and_idle, name);
+    wait_until_shared(READY, 1);
+    kill_child(child);
+    CHECK_EQUAL(slots_alive(segment), 1);
+    CHECK_EQUAL(segment->map->used[0], 3);
+    CHECK_EQUAL(pix_look(segment, &word, &ghosts), PIX_OK);
+    CHECK_EQUAL(ghosts, 0);
+    CHECK_EQUAL(word, summary_of(segment));
+    pix_close(segment);
+}
+
+TEST(a_claim_in_a_dead_agents_slot_begins_from_nothing)
+{
+    const char *name = new_name();
+    pix_segment *segment = create_segment(name);
+    CHECK_EQUAL(publish(segment, claim(segment), 1, 1, 1), PIX_OK);
+    pid_t child = start_child(claim_and_wait, name);
+    wait_until_shared(READY, 1);
+    kill_child(child);
+    CHECK_EQUAL(claim(segment), 2); /* leaves the dead one's alone, and frees it */
+    CHECK_EQUAL(claim(segment), 1);
+    check_summary(segment, 1, 1, 0);
+    CHECK_EQUAL(segment->map->rank[1], 0);
+    struct pix_details details = details_of(segment, 1);
+    CHECK_EQUAL(details.activities + details.blocks, 0);
+    CHECK_EQUAL(details.message_length + details.source_length, 0);
+    pix_close(segment);
+}
+
 TEST(look_tells_the_sum_of_the_living_and_writes_nothing)
 {
     const char *name = new_name();
@@ -429,6 +504,26 @@ TEST(a_forked_childs_handle_is_stale_and_its_exit_frees_nothing_of_its_parents)
     check_look(inherited, 0, 1, 0);
     CHECK_EQUAL(publish(inherited, 0, 0, 2, 1), PIX_OK);
     pix_close(inherited);
+}
+
+static void do_nothing(const void *unused)
+{
+    (void)unused;
+}
+
+/* Whoever looked for it in the child would look at memory that was given back: see the sanitizer.
+ */
+TEST(a_handle_that_was_closed_is_of_no_interest_to_a_child)
+{
+    const char *name = new_name();
+    pix_segment *segment = create_segment(name);
+    pix_segment *closed = join_segment(name);
+    CHECK_EQUAL(claim(segment), 0);
+    CHECK_EQUAL(claim(closed), 1);
+    pix_close(closed);
+    expect_success(start_child(do_nothing, NULL));
+    CHECK_EQUAL(slots_alive(segment), 1);
+    pix_close(segment);
 }
 
 TEST(two_handles_of_one_process_are_two_agents)
@@ -674,6 +769,7 @@ TEST(a_visitor_finds_room_beside_a_thousand_agents)
     claim_all(segment);
     uint64_t first = revision_of(segment);
     CHECK_EQUAL(commit(visitor, 1, 1, 0), first + 1);
+    CHECK_EQUAL(segment->map->identity[2], 1); /* so it had the lock */
     pix_close(visitor);
     pix_close(segment);
 }

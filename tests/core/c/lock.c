@@ -1,9 +1,9 @@
 /* lock.c: the lock word: dead holders, stopped holders, damage, and the semaphore beside it.
  *
- * Linked with --wrap for lock_take, lock_drop and sys_sem_post_if_zero, so that a process can be
- * stopped or die with the lock in its hands, or just before it reaches for it; and for
- * sys_byte_lock, to let others act between two looks at the slots, or to be stopped with the byte
- * just locked; and for sys_byte_share, to let it fail. */
+ * Linked with --wrap for lock_take, lock_drop, sys_sleep_until and sys_sem_post_if_zero, so that a
+ * process can be stopped or die with the lock in its hands, or just before it reaches for it, or
+ * asleep; for sys_byte_lock and sys_byte_probe, to let others act between two looks at the slots,
+ * or to be stopped with the byte just locked; and for sys_byte_share, to let it fail. */
 #define _GNU_SOURCE
 #include "testing.h"
 
@@ -23,19 +23,26 @@ int __real_lock_take(struct pix_segment *segment, unsigned slot, uint64_t *deadl
 void __real_lock_drop(struct pix_segment *segment);
 void __real_sys_sem_post_if_zero(sem_t *semaphore);
 int __real_sys_byte_lock(int descriptor, int64_t byte);
+enum sys_byte __real_sys_byte_probe(int descriptor, int64_t byte);
+void __real_sys_sleep_until(uint64_t deadline_ns);
 int __wrap_lock_take(struct pix_segment *segment, unsigned slot, uint64_t *deadline_ns);
 void __wrap_lock_drop(struct pix_segment *segment);
 void __wrap_sys_sem_post_if_zero(sem_t *semaphore);
 int __wrap_sys_byte_lock(int descriptor, int64_t byte);
 int __real_sys_byte_share(int descriptor, int64_t byte);
 int __wrap_sys_byte_share(int descriptor, int64_t byte);
+enum sys_byte __wrap_sys_byte_probe(int descriptor, int64_t byte);
+void __wrap_sys_sleep_until(uint64_t deadline_ns);
 
 static void (*before_take)(void);
 static void (*after_take)(struct pix_segment *segment);
 static void (*before_drop)(void);
+static void (*before_sleep)(void);
 static void (*after_refusal)(void);
 static void (*after_seizing)(void);
 static int sharing_error;
+static void (*after_death_was_seen)(void);
+static bool kernel_cannot_tell;
 
 int __wrap_lock_take(struct pix_segment *segment, unsigned slot, uint64_t *deadline_ns)
 {
@@ -80,6 +87,21 @@ int __wrap_sys_byte_share(int descriptor, int64_t byte)
         return -1;
     }
     return __real_sys_byte_share(descriptor, byte);
+}
+
+enum sys_byte __wrap_sys_byte_probe(int descriptor, int64_t byte)
+{
+    enum sys_byte result = __real_sys_byte_probe(descriptor, byte);
+    if (result == SYS_BYTE_FREE && after_death_was_seen != NULL)
+        after_death_was_seen();
+    return kernel_cannot_tell ? SYS_BYTE_UNKNOWN : result;
+}
+
+void __wrap_sys_sleep_until(uint64_t deadline_ns)
+{
+    if (before_sleep != NULL)
+        before_sleep();
+    __real_sys_sleep_until(deadline_ns);
 }
 
 /* What a holder does: it publishes (1, 1) and dies, stops or waits with the lock in its hands. */
@@ -263,6 +285,71 @@ TEST(a_chain_of_dead_recoverers_is_recovered)
     pix_close(segment);
 }
 
+static void wait_and_steal(const void *name)
+{
+    pix_segment *segment = join_segment(name);
+    CHECK_EQUAL(claim(segment), 1);
+    shared[READY] = 1;
+    wait_until_shared(GO, 1);
+    before_drop = stop_here;
+    (void)publish(segment, 1, 1, 0, 1);
+}
+
+static pid_t quicker;
+
+static void let_the_other_steal(void)
+{
+    after_death_was_seen = NULL;
+    shared[GO] = 1;
+    wait_until_stopped(quicker);
+}
+
+/* Both have seen that the owner is dead; the slower one must not take the lock from the quicker. */
+TEST(of_two_who_steal_one_gets_it)
+{
+    const char *name = new_name();
+    pix_segment *segment = create_segment(name);
+    CHECK_EQUAL(claim(segment), 0);
+    CHECK_EQUAL(publish(segment, 0, 1, 0, 1), PIX_OK);
+    quicker = start_child(wait_and_steal, name);
+    wait_until_shared(READY, 1);
+    pid_t dead = start_child(hold_and_die, name);
+    reap_killed(dead);
+    after_death_was_seen = let_the_other_steal;
+    CHECK_EQUAL(publish(segment, 0, 5, 0, 1), PIX_BUSY);
+    CHECK(after_death_was_seen == NULL);
+    CHECK_EQUAL(segment->map->lock & 0xffff, 1 + 1);
+    kill_child(quicker);
+    CHECK_EQUAL(publish(segment, 0, 5, 0, 1), PIX_OK);
+    check_recovered(segment, 5, 1);
+    pix_close(segment);
+}
+
+TEST(where_the_kernel_cannot_tell_nobody_is_robbed)
+{
+    pix_segment *segment = with_dead_holder(new_name());
+    kernel_cannot_tell = true;
+    CHECK_EQUAL(publish(segment, 0, 5, 0, 1), PIX_BUSY);
+    CHECK_EQUAL(slots_alive(segment), 2);
+    kernel_cannot_tell = false;
+    CHECK_EQUAL(publish(segment, 0, 5, 0, 1), PIX_OK);
+    check_recovered(segment, 5, 1);
+    pix_close(segment);
+}
+
+/* It died in its claim, with the lock and before its slot was used. Whoever takes that slot holds,
+ * for an instant, the byte of the owner that the lock names. */
+TEST(the_slot_of_a_dead_holder_is_left_to_the_last)
+{
+    pix_segment *segment = create_segment(new_name());
+    CHECK_EQUAL(claim(segment), 0);
+    segment->map->slot[1].generation = 1;
+    segment->map->lock = UINT64_C(1) << 16 | 2;
+    CHECK_EQUAL(claim(segment), 2);
+    CHECK_EQUAL(claim(segment), 1);
+    pix_close(segment);
+}
+
 /* ---- stopped ones -----------------------------------------------------------------------------
  */
 
@@ -281,6 +368,9 @@ TEST(a_stopped_holder_delays_and_is_not_robbed)
     uint64_t before = revision_of(segment);
     CHECK_EQUAL(publish(segment, 0, 5, 0, 1), PIX_BUSY);
     CHECK_EQUAL(claim(segment), PIX_BUSY);
+    pix_segment *other = join_segment(name);
+    CHECK_EQUAL(sys_byte_probe(other->descriptor, 2), SYS_BYTE_FREE); /* given back */
+    pix_close(other);
     CHECK_EQUAL(pix_look(segment, &word, &ghosts), PIX_OK); /* readers do not mind */
     CHECK_EQUAL(ghosts, 0);
     CHECK_EQUAL(slots_alive(segment), 2);
@@ -494,6 +584,48 @@ TEST(nobody_posts_while_nobody_waits)
     for (unsigned i = 0; i < 100; i++)
         CHECK_EQUAL(publish(segment, 0, i, 0, 1), PIX_OK);
     CHECK_EQUAL(shared[POSTS], 0);
+    pix_close(segment);
+}
+
+/* However many let go of the lock before a sleeper wakes: one post wakes it. */
+TEST(posts_do_not_pile_up)
+{
+    const char *name = new_name();
+    create_semaphore(name);
+    pix_segment *segment = create_segment(name);
+    int value;
+    CHECK_EQUAL(claim(segment), 0);
+    CHECK_EQUAL(publish(segment, 0, 1, 0, 1), PIX_OK);
+    segment->map->waiting[1] = 1;
+    for (unsigned i = 0; i < 100; i++)
+        CHECK_EQUAL(publish(segment, 0, i, 0, 1), PIX_OK);
+    CHECK(shared[POSTS] > 0);
+    CHECK_EQUAL(sem_getvalue(segment->semaphore, &value), 0);
+    CHECK_EQUAL(value, 1);
+    pix_close(segment);
+}
+
+static void die_asleep(const void *name)
+{
+    pix_segment *segment = join_segment(name);
+    before_sleep = die;
+    (void)claim(segment);
+}
+
+/* It has no slot that is used: it died while it waited to claim one. */
+TEST(a_waiter_that_dies_leaves_no_mark)
+{
+    const char *name = new_name();
+    pix_segment *segment = create_segment(name);
+    CHECK_EQUAL(claim(segment), 0);
+    pid_t holder = start_child(hold_and_stop, name);
+    wait_until_stopped(holder);
+    reap_killed(start_child(die_asleep, name));
+    CHECK_EQUAL(segment->map->waiting[0], 1 << 2);
+    CHECK_EQUAL(segment->map->used[0], 3);
+    kill_child(holder);
+    CHECK_EQUAL(publish(segment, 0, 5, 0, 1), PIX_OK);
+    check_recovered(segment, 5, 1);
     pix_close(segment);
 }
 

@@ -255,6 +255,22 @@ TEST(a_new_one_begins_above_what_its_maker_knew)
     pix_close(segment);
 }
 
+/* Else a reader that moves from one to the other could take a word of the new for one that it has
+ * seen. */
+TEST(a_new_one_does_not_go_on_with_the_epoch_of_the_one_before)
+{
+    uint64_t epoch[2], known = sys_wall_ms() * 2;
+    for (unsigned i = 0; i < 2; i++) {
+        const char *name = new_name();
+        pix_segment *segment;
+        create_file(name, 0, 0600);
+        CHECK_EQUAL(pix_open(name, known + i, PIX_MADE, &segment), PIX_OK);
+        epoch[i] = summary_of(segment) >> PIX_SUMMARY_EPOCH;
+        pix_close(segment);
+    }
+    CHECK(epoch[0] != epoch[1]);
+}
+
 static pix_segment *open_patiently(const char *name)
 {
     pix_segment *segment;
@@ -542,6 +558,22 @@ TEST(one_that_was_moved_away_is_retired_too)
     pix_close(segment);
 }
 
+TEST(a_lease_change_in_one_that_was_moved_away_retires_it_within_its_interval)
+{
+    const char *name = new_name();
+    const char *elsewhere = new_name();
+    char path[128];
+    pix_segment *segment = create_segment(name);
+    int slot = claim(segment);
+    CHECK_EQUAL(publish(segment, slot, 1, 0, 1), PIX_OK);
+    (void)strcpy(path, segment_path(name));
+    CHECK_EQUAL(rename(path, segment_path(elsewhere)), 0);
+    segment->looked_ns = 0; /* as if it were long ago */
+    CHECK_EQUAL(publish(segment, slot, 2, 0, 1), PIX_RETIRED);
+    check_retired_for_good(segment, slot);
+    pix_close(segment);
+}
+
 static int read_result(const char *name)
 {
     pix_segment *segment = NULL;
@@ -601,4 +633,23 @@ TEST(a_descriptor_that_the_host_closed_is_noticed)
     pix_close(segment);
     CHECK(fcntl(recycled, F_GETFD) >= 0); /* not ours to close */
     pix_close(other);
+}
+
+/* The number became that of the descriptor by which another agent holds its slot. */
+TEST(a_release_after_the_host_closed_the_descriptor_frees_nothing_of_others)
+{
+    const char *name = new_name();
+    pix_segment *segment = create_segment(name);
+    pix_segment *others = create_segment(new_name());
+    CHECK_EQUAL(claim(segment), 0);
+    CHECK_EQUAL(claim(others), 0);
+    pix_segment *looking = join_segment(others->name);
+    int number = segment->descriptor;
+    CHECK_EQUAL(dup2(others->descriptor, number), number);
+    pix_release(segment, 0);
+    CHECK_EQUAL(slots_alive(looking), 1);
+    pix_close(segment);
+    CHECK_EQUAL(slots_alive(looking), 1);
+    pix_close(looking);
+    pix_close(others);
 }
