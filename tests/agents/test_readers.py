@@ -415,22 +415,27 @@ def test_b23_a_copy_that_is_changed_while_it_is_taken_is_taken_again(
 ) -> None:
     leases: list[pix_shm.Lease] = []
 
-    def torn(view: memoryview) -> bytes:
-        """``bytes()``, which the first time two changes of the agent interrupt."""
-        if len(leases) > 1:
-            return bytes(view)
-        middle = copy + lib.PIX_DETAILS_MESSAGE + 100
-        begun = bytes(view[:middle])
-        for letter in "bc":
-            leases.append(pix_shm.begin_agent_block(agent.events, "ask", letter * 200))
-        return begun + bytes(view[middle:])
+    class Torn:
+        """The memory, of which the first copy is interrupted by two changes of the agent."""
+
+        def __getitem__(self, where: slice) -> bytes:
+            if len(leases) > 1:
+                return shared[where]
+            middle = where.start + copy + lib.PIX_DETAILS_MESSAGE + 100
+            begun = shared[where.start : middle]
+            for letter in "bc":
+                leases.append(pix_shm.begin_agent_block(agent.events, "ask", letter * 200))
+            return begun + shared[middle : where.stop]
 
     with pix_shm.attach(strict=True) as agent:
         leases.append(pix_shm.begin_agent_block(agent.events, "ask", "a" * 200))
         slot = slot_of(agent_dir, os.getpid())
         with words_of(agent_dir) as words:
             copy = lib.PIX_SLOT_DETAILS + words[_sequence(slot)] % 2 * lib.PIX_DETAILS_BYTES
-        monkeypatch.setattr("pix_shm.reader.bytes", torn, raising=False)
+        mapping = segment_of(agent.directory).mapping
+        assert mapping is not None
+        shared = mapping.bytes
+        monkeypatch.setattr(mapping, "bytes", Torn())
         assert pix_shm.state() == State(0, 3, "c" * 200)
         assert len(leases) == 3
         for lease in leases:

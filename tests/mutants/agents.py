@@ -63,7 +63,7 @@ SEGMENTS = [
         SEGMENT,
         "        mapping = self.open(create=False)\n",
         "        mapping = self.open(create=True)\n",
-        "tests/agents/test_segment.py -k readers_make",
+        "tests/agents/test_removal.py -k readers_make",
     ),
     Mutant(
         "a new segment goes on above every revision that its maker knew",
@@ -127,8 +127,8 @@ READERS = [
     Mutant(
         "readers look around once a second",
         READER,
-        "        if segment.words[SUMMARY] == self.seen and monotonic() < self.due:\n",
-        "        if segment.words[SUMMARY] == self.seen:\n",
+        "        if self.segment.words[SUMMARY] == word and monotonic() < self.due:\n",
+        "        if self.segment.words[SUMMARY] == word:\n",
         "tests/agents/test_deaths.py -k c01_a_poller",
     ),
     Mutant(
@@ -148,8 +148,8 @@ READERS = [
     Mutant(
         "the dead are looked for once a second only",
         READER,
-        "self.seen = state, self._shared if self._haunted else word\n",
-        "self.seen = state, word\n",
+        "self.told = self._shared if self._haunted else word, state\n",
+        "self.told = word, state\n",
         "tests/agents/test_readers.py -k once_a_second",
     ),
     Mutant(
@@ -204,8 +204,8 @@ READERS = [
     Mutant(
         "a process without a segment tells its own state",
         READER,
-        "            if self.alone:\n                self.seen = -1\n",
-        "            if False:\n                self.seen = -1\n",
+        "            if self.alone:\n                self.told = _NOTHING\n",
+        "            if False:\n                self.told = _NOTHING\n",
         "tests/agents/test_segment.py -k first_read_after",
     ),
     Mutant(
@@ -213,7 +213,7 @@ READERS = [
         READER,
         "self._mapping, self.alone = mapping, self._unshown(self.segment)",
         "self._mapping = mapping",
-        "tests/agents/test_segment.py -k only_polls",
+        "tests/agents/test_removal.py -k only_polls",
     ),
 ]
 
@@ -315,7 +315,7 @@ AGENTS = [
         AGENT,
         "                _telling.follow(segment)\n",
         "",
-        "tests/agents/test_segment.py -k brings_all",
+        "tests/agents/test_removal.py -k brings_all",
     ),
     Mutant(
         "a removed segment is replaced",
@@ -324,7 +324,7 @@ AGENTS = [
         "            segment.renew(mapping, create=True)\n"
         "        segment.note(code)\n        return False\n",
         "            break\n        segment.note(code)\n        return False\n",
-        "tests/agents/test_segment.py -k b09_all",
+        "tests/agents/test_removal.py -k b09_all",
     ),
     Mutant(
         "a child has none of its parent's leases",

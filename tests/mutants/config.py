@@ -365,8 +365,8 @@ LOCKING = [
     Mutant(
         "what dead writers left is swept",
         STORAGE,
-        "        sweep(self._directory)\n",
-        "        pass\n",
+        "            sweep(directory)\n",
+        "            pass\n",
         "tests/config/test_storage.py -k a28_only",
     ),
 ]

@@ -26,7 +26,7 @@ INTERNAL = "csrc/internal.h"
 # the atomic operations on which most rests
 SWAP = """\
     return atomic_compare_exchange_strong_explicit(&segment->map->lock, &expected, desired,
-                                                   memory_order_acquire, memory_order_relaxed);
+                                                   memory_order_acq_rel, memory_order_relaxed);
 """
 STORE_SUMMARY = """\
         !atomic_compare_exchange_strong_explicit(&map->summary, &previous,
@@ -159,11 +159,11 @@ TAKING = [
         c("lock", "a_stopped_newcomer_in_a_dead_holders_slot_wedges_nobody"),
     ),
     Mutant(
-        "the slot that the lock names is claimed last",
+        "a newcomer without a generation does not pass for the owner",
         SLOTS,
-        "(slot == named || is_used(segment->map, slot))",
-        "((slot == named && slot > PIX_SLOTS) || is_used(segment->map, slot))",
-        c("lock", "the_slot_of_a_dead_holder_is_left_to_the_last"),
+        "byte == SYS_BYTE_FREE || byte == SYS_BYTE_EXCLUSIVE;",
+        "byte == SYS_BYTE_FREE;",
+        c("lock", "a_newcomer_stopped_with_nothing_but_a_dead_holders_byte_wedges_nobody"),
     ),
     Mutant(
         "one's own name in the lock is left over",
@@ -332,15 +332,15 @@ SLOTS_AND_DEATHS = [
     Mutant(
         "one's own slots are not probed through one's own descriptor",
         SLOTS,
-        "    return !slot_is_own(segment, slot) &&\n           sys_byte",
-        "    return sys_byte",
+        "    if (slot_is_own(segment, slot))\n        return false;\n    enum",
+        "    enum",
         c("leases", "a_claim_shows_who_it_is"),
     ),
     Mutant(
         "where the kernel cannot tell nobody is robbed",
         SLOTS,
-        "sys_byte_probe(segment->descriptor, slot) == SYS_BYTE_FREE;",
-        "sys_byte_probe(segment->descriptor, slot) != SYS_BYTE_TAKEN;",
+        "byte == SYS_BYTE_FREE || byte == SYS_BYTE_EXCLUSIVE;",
+        "byte != SYS_BYTE_SHARED;",
         c("lock", "where_the_kernel_cannot_tell_nobody_is_robbed"),
     ),
     Mutant(

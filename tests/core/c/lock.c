@@ -337,19 +337,6 @@ TEST(where_the_kernel_cannot_tell_nobody_is_robbed)
     pix_close(segment);
 }
 
-/* It died in its claim, with the lock and before its slot was used. Whoever takes that slot holds,
- * for an instant, the byte of the owner that the lock names. */
-TEST(the_slot_of_a_dead_holder_is_left_to_the_last)
-{
-    pix_segment *segment = create_segment(new_name());
-    CHECK_EQUAL(claim(segment), 0);
-    segment->map->slot[1].generation = 1;
-    segment->map->lock = UINT64_C(1) << 16 | 2;
-    CHECK_EQUAL(claim(segment), 2);
-    CHECK_EQUAL(claim(segment), 1);
-    pix_close(segment);
-}
-
 /* ---- stopped ones -----------------------------------------------------------------------------
  */
 
