@@ -420,12 +420,12 @@ def test_b23_a_copy_that_is_changed_while_it_is_taken_is_taken_again(
 
         def __getitem__(self, where: slice) -> bytes:
             if len(leases) > 1:
-                return shared[where]
+                return bytes(shared[where])
             middle = where.start + copy + lib.PIX_DETAILS_MESSAGE + 100
-            begun = shared[where.start : middle]
+            begun = bytes(shared[where.start : middle])
             for letter in "bc":
                 leases.append(pix_shm.begin_agent_block(agent.events, "ask", letter * 200))
-            return begun + shared[middle : where.stop]
+            return begun + bytes(shared[middle : where.stop])
 
     with pix_shm.attach(strict=True) as agent:
         leases.append(pix_shm.begin_agent_block(agent.events, "ask", "a" * 200))
