@@ -44,8 +44,17 @@ check-python: $(VENV)/.stamp-dev
 tests: $(VENV)/.stamp-dev
 	$(BIN)/pytest --benchmark-skip
 
-bench: $(VENV)/.stamp-dev
-	$(BIN)/pytest bench --benchmark-only
+# The peers, too. UltraDict has no wheels: where it does not build it is left out, with its name.
+$(VENV)/.stamp-bench: $(VENV)/.stamp-dev
+	$(BUILD) --no-build-isolation --editable ".[bench]"
+	-$(BIN)/pip install --quiet --disable-pip-version-check UltraDict atomics
+	touch $@
+
+# With a redis server for the time being, where one is installed; the table comes last.
+bench: $(VENV)/.stamp-bench
+	mkdir -p .benchmarks
+	PIX_BENCH_SERVERS=1 $(BIN)/pytest bench --benchmark-only --benchmark-json=.benchmarks/run.json
+	$(BIN)/python -m bench.report .benchmarks/run.json bench/results
 
 soak: $(VENV)/.stamp-dev
 	$(BIN)/python tests/config/soak.py 3600
