@@ -56,6 +56,16 @@ watching = pix_shm.runtime().watch()
 watching.__enter__()
 """,
     ),
+    "pix_shm: an agent in wait()": (
+        "pix_shm",
+        _AGENT
+        + """
+print("ready", flush=True)
+token = pix_shm.wait(timeout=0)
+while True:
+    token = pix_shm.wait(token)
+""",
+    ),
     "redis: a subscriber": (
         "redis",
         f"""
@@ -111,15 +121,13 @@ def seen(tmp_path_factory: pytest.TempPathFactory, compiled: None) -> Iterator[d
     """What each process did; or the reason why it is skipped."""
     found: dict[str, Any] = {}
     running: dict[str, subprocess.Popen[str]] = {}
-    with create_isolated_runtime() as runtime:
+    with create_isolated_runtime():
         try:
             for name, (package, code) in PROGRAMS.items():
                 if find_spec(package) is None:
                     found[name] = f"{package} is not installed"
                 elif package == "redis" and REDIS not in os.environ:
                     found[name] = "redis: no server was started (`make bench` starts one)"
-                elif "watch()" in name and not hasattr(runtime, "watch"):
-                    found[name] = "Runtime.watch() is not there yet"
                 else:
                     running[name] = _start(code, tmp_path_factory.mktemp("watched"))
             time.sleep(1)  # what they still do at their start

@@ -37,8 +37,6 @@ CHANGES = 20
 
 now = time.monotonic_ns
 
-_HOW = "watch()" if hasattr(pix_shm.Runtime, "watch") else "looking every millisecond"
-
 
 class Channel:
     """One way from a process to a listener in another one.
@@ -80,12 +78,13 @@ class _OfPixShm(Channel):
 class Config(_OfPixShm):
     """An update of the config, and a listener of its changes."""
 
-    name = f"pix_shm.update_config -> on_config_change, {_HOW}"
+    name = "pix_shm.update_config -> on_config_change, watch()"
     survives = "yes: the file is whole; what is not published is noticed within a second"
 
     def listen(self, heard: Callable[[], None]) -> None:
         self._runtime.subscribe(lambda _: heard())
-        _watch(self._runtime, self._runtime.poll)
+        with self._runtime.watch():
+            threading.Event().wait()
 
     def publish(self, number: int) -> int:
         at: list[int] = []
@@ -103,7 +102,7 @@ class Config(_OfPixShm):
 class State(_OfPixShm):
     """A lease that is opened or released, and a listener of the machine's state."""
 
-    name = f"pix_shm, a lease -> on_state_change, {_HOW}"
+    name = "pix_shm, a lease -> on_state_change, watch()"
     survives = "yes: the dead one's leases are gone within a second"
 
     def __init__(self, directory: Path) -> None:
@@ -112,19 +111,9 @@ class State(_OfPixShm):
         self._leases: list[pix_shm.Lease] = []
 
     def listen(self, heard: Callable[[], None]) -> None:
-        last = pix_shm.state()
-
-        def look() -> None:
-            nonlocal last
-            state = pix_shm.state()
-            if state is not last:
-                last = state
-                heard()
-
-        subscribe: Any = getattr(pix_shm, "on_state_change", None)
-        if subscribe is not None:
-            subscribe(lambda _: heard())
-        _watch(self._runtime, look)
+        pix_shm.on_state_change(lambda _: heard())
+        with self._runtime.watch():
+            threading.Event().wait()
 
     def publish(self, number: int) -> int:
         at = now()
@@ -146,16 +135,10 @@ class Wait(State):
 
     name = "pix_shm, a lease -> wait()"
 
-    def __init__(self, directory: Path) -> None:
-        if not hasattr(pix_shm, "wait"):
-            pytest.skip("pix_shm.wait() is not there yet")
-        super().__init__(directory)
-
     def listen(self, heard: Callable[[], None]) -> None:
-        wait: Callable[..., Any] = getattr(pix_shm, "wait")  # noqa: B009 - it may not be there
-        token = wait(timeout=0)
+        token = pix_shm.wait(timeout=0)
         while True:
-            token = wait(token)
+            token = pix_shm.wait(token)
             heard()
 
 
@@ -285,19 +268,6 @@ class Watchfiles(_File):
 class WatchfilesAtOnce(Watchfiles):
     name = "rename -> watchfiles, step and debounce 1 ms"
     options: ClassVar[dict[str, int]] = {"step": 1, "debounce": 1}
-
-
-def _watch(runtime: pix_shm.Runtime, look: Callable[[], object]) -> None:
-    """Deliver changes for ever: by a watcher, or where there is none yet by looking every
-    millisecond.
-    """
-    watch: Any = getattr(runtime, "watch", None)
-    if watch is not None:
-        with watch():
-            threading.Event().wait()
-    while True:
-        look()
-        time.sleep(0.001)
 
 
 CHANNELS: tuple[type[Channel], ...] = (
