@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from bench.report import Result, Run
+from bench.runs import IN_A_LOOP, Result, Run, as_time
 
 OURS, YES, NO, NEITHER = "#1b6ca8", "#6aa84f", "#cc4125", "#b7b7b7"
 LEGEND = {
@@ -30,19 +29,17 @@ def draw(run: Run, directory: Path) -> None:
     # The same numbers make the same file.
     matplotlib.rcParams.update({"svg.hashsalt": "pix_shm", "svg.fonttype": "none"})
     picture = _Picture(run, directory, import_module("matplotlib.pyplot"))
-    picture.bars("state", "reading the state: seconds a call", lambda result: result.value)
+    picture.bars("state", "reading the state, a call")
     picture.bars(
         "state beside three busy threads",
-        "the same beside three busy threads: seconds, 99th percentile",
-        lambda result: result.value,
+        "the same beside three busy threads, 99th percentile",
     )
-    picture.bars("lease", "opening and releasing: seconds a pair", lambda result: result.value)
-    picture.bars("config", "reading a setting: seconds a call", lambda result: result.value)
-    picture.bars("config write", "changing a setting, durably: seconds", lambda r: r.value)
+    picture.bars("lease", "opening and releasing, a pair")
+    picture.bars("config", "reading a setting, a call")
+    picture.bars("config write", "changing a setting, durably")
     picture.bars(
         "from publishing to a listener",
-        "from publishing to a listener elsewhere: seconds, median",
-        lambda result: result.value,
+        "from publishing to a listener elsewhere, median",
     )
     picture.crowds()
     picture.growth()
@@ -54,16 +51,19 @@ class _Picture:
         self._directory = directory
         self._pyplot = pyplot
 
-    def bars(self, group: str, title: str, value: Callable[[Result], float]) -> None:
+    def bars(self, group: str, title: str) -> None:
         """Every peer's answer to one question, the quickest on top."""
-        results = sorted(self._run.of(group), key=value, reverse=True)
-        results = [result for result in results if "loop" not in result.peer]
+        results = sorted(self._run.of(group), key=lambda result: result.value, reverse=True)
+        results = [result for result in results if not result.peer.endswith(IN_A_LOOP)]
         if not results:
             return
         figure, axes = self._pyplot.subplots(figsize=(9, 0.9 + 0.32 * len(results)))
         names = [result.peer for result in results]
-        axes.barh(names, [value(r) for r in results], color=[self._color(r) for r in results])
+        bars = axes.barh(names, [r.value for r in results], color=[self._color(r) for r in results])
+        axes.bar_label(bars, [as_time(r.value) for r in results], padding=3, fontsize=8)
         axes.set_xscale("log")
+        axes.margins(x=0.12)
+        axes.xaxis.set_major_formatter(lambda seconds, _: as_time(seconds))
         axes.set_title(title, fontsize=11, loc="left")
         axes.grid(visible=True, axis="x", alpha=0.3)
         self._legend(axes, results)
@@ -111,13 +111,15 @@ class _Picture:
     def _color(self, result: Result) -> str:
         if result.peer.startswith("pix_shm"):
             return OURS
+        if result.group == "config":  # reading a setting holds nothing
+            return NEITHER
         return {"yes": YES, "no": NO}.get(self._run.survives(result)[0], NEITHER)
 
     def _legend(self, axes: Any, results: Iterable[Result]) -> None:
         patch = import_module("matplotlib.patches").Patch
         used = {self._color(result) for result in results}
         handles = [patch(color=c, label=text) for text, c in LEGEND.items() if c in used]
-        axes.legend(handles=handles, fontsize=8, loc="lower right")
+        axes.legend(handles=handles, fontsize=8, loc="upper right")
 
     def _save(self, figure: Any, name: str) -> None:
         figure.savefig(

@@ -7,113 +7,21 @@ and are the median over the turns; in parentheses stand the smallest and the lar
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench import plots
+from bench.runs import IN_A_LOOP, Result, Run, as_bytes, as_digits, as_time
+
 EMPTY = "an empty call"
-IN_A_LOOP = ", in a loop"
 SEMAPHORE = "posix_ipc semaphore + mmap, a count alone"
 SAME_WORDS = "posix_ipc semaphore + mmap, the same words"
 BY_HAND = "the same steps by hand"
 INTERPRETER = "python -c pass"
-
-
-_KILLS = {"config": "kill -9 of a writer", "config write": "kill -9 of a writer"}
-"""Which kills tell of a question's peers, where it is not those of agents."""
-
-
-@dataclass
-class Result:
-    """What one peer answered to one question."""
-
-    group: str
-    peer: str
-    turns: list[float] = field(default_factory=list)
-    """Seconds a call, one for each turn; or whatever else was measured."""
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def value(self) -> float:
-        """The median of the turns."""
-        value = self.extra.get("value")
-        return float(value) if value is not None else median(self.turns)
-
-    def ratio(self, unit: Result) -> Ratio:
-        """How many times as much as ``unit``, turn by turn."""
-        both = zip(self.turns, unit.turns, strict=True)
-        return Ratio([mine / other for mine, other in both if other])
-
-
-@dataclass
-class Ratio:
-    """Ratios of several turns."""
-
-    turns: list[float]
-
-    @property
-    def value(self) -> float:
-        """The median of the turns."""
-        return median(self.turns)
-
-    def __str__(self) -> str:
-        low, high = min(self.turns), max(self.turns)
-        return f"{_short(self.value)} × ({_short(low)}–{_short(high)})"
-
-
-class Run:
-    """One run: results by question and peer."""
-
-    def __init__(self, document: dict[str, Any]) -> None:
-        self.machine: dict[str, Any] = document["machine_info"]
-        self.at: str = document["datetime"]
-        self._results: dict[tuple[str, str], Result] = {}
-        for each in document["benchmarks"]:
-            self._add(each)
-
-    def _add(self, benchmark: dict[str, Any]) -> None:
-        extra = benchmark["extra_info"]
-        group = re.sub(r": \d+ (readings|pairs)$", "", benchmark["group"])
-        result = self._results.setdefault((group, extra["peer"]), Result(group, extra["peer"]))
-        if "rounds" in extra:
-            result.turns = extra["rounds"]
-        else:
-            result.turns.append(benchmark["stats"]["median"] / extra.get("calls", 1))
-        result.extra.update(extra)
-
-    def of(self, group: str) -> list[Result]:
-        """The results of one question, in the order of the run."""
-        return [result for (which, _), result in self._results.items() if which == group]
-
-    def all(self) -> list[Result]:
-        """Every result."""
-        return list(self._results.values())
-
-    def get(self, group: str, peer: str) -> Result | None:
-        """One result; None where that peer was skipped."""
-        return self._results.get((group, peer))
-
-    def survives(self, result: Result) -> tuple[str, str]:
-        """Whether a peer survives ``kill -9``, ``yes``, ``no`` or ``-``; and why."""
-        name = result.peer
-        if name.startswith("pix_shm") and result.group not in ("config", "config write"):
-            name = "pix_shm"
-        killed = self.get(_KILLS.get(result.group, "kill -9"), name)
-        if killed is None or result.extra.get("survives"):
-            told = str(result.extra.get("survives", ""))
-            word, _, why = told.partition(": ")
-            return (word, why) if word in ("yes", "no") else ("-", told)
-        kills, ghosts = killed.extra["kills"], killed.extra["ghosts"]
-        if killed.extra["wedged"]:
-            return "no", f"after kill {kills} nobody could go on"
-        if ghosts:
-            return "no", f"of {kills} killed, {ghosts} are counted for ever"
-        remark = killed.extra.get("remark", "")
-        return "yes", f"{kills} of {kills} kills, all well after {_time(killed.value)}{remark}"
 
 
 # --- the table of targets -------------------------------------------------------------------------
@@ -128,6 +36,14 @@ class Row:
     measured: str
     met: bool
     beside: str
+    unclear: bool = False
+    """Whether some turns met the target, and others did not."""
+
+    @property
+    def verdict(self) -> str:
+        """What became of it."""
+        word = "met" if self.met else "**missed**"
+        return f"{word}; unclear, the turns differ" if self.unclear else word
 
 
 def rows(run: Run) -> Iterator[Row]:
@@ -171,7 +87,8 @@ def _times(
         )
         if looped is not None and unit_looped is not None:
             measured += f"; {_ratio(looped, unit_looped)} with a loop around both"
-        yield Row(what, f"{limit} × an empty call", measured, ratio.value <= limit, others)
+        target, unclear = f"{limit} × an empty call", ratio.is_unclear(limit)
+        yield Row(what, target, measured, ratio.value <= limit, others, unclear)
 
 
 def _beside(run: Run, group: str, peers: tuple[str, ...], shown: Callable[[Result], str]) -> str:
@@ -192,9 +109,10 @@ def _busy(run: Run) -> Iterator[Row]:
         yield Row(
             "the same, p99 beside three busy threads, a lease writer running elsewhere",
             "5 µs",
-            _time(result.value),
+            f"{as_time(result.value)}; median {as_time(result.extra['median'])},"
+            f" worst {as_time(result.extra['worst'])}",
             result.value <= 5e-6,
-            _beside(run, group, peers, lambda other: _time(other.value)),
+            _beside(run, group, peers, lambda other: as_time(other.value)),
         )
 
 
@@ -214,8 +132,9 @@ def _contention(run: Run) -> Iterator[Row]:
                     run,
                     group,
                     ("pix_shm", peer, "fcntl.flock + mmap", "LMDB", "redis over loopback"),
-                    lambda other: f"{_short(other.value)}/s",
+                    lambda other: f"{as_digits(other.value)}/s",
                 ),
+                ratio.is_unclear(1.5),
             )
 
 
@@ -232,9 +151,9 @@ def _latency(run: Run) -> Iterator[Row]:
             yield Row(
                 f"to a listener in another process: {result.peer.removeprefix('pix_shm, ')}",
                 "p50 0.15 ms",
-                _time(result.value),
+                as_time(result.value),
                 result.value <= 0.15e-3,
-                _beside(run, group, peers, lambda other: _time(other.value)),
+                _beside(run, group, peers, lambda other: as_time(other.value)),
             )
 
 
@@ -244,13 +163,14 @@ def _write(run: Run) -> Iterator[Row]:
     if ours is not None and unit is not None:
         ratio = ours.ratio(unit)
         more = median(mine - other for mine, other in zip(ours.turns, unit.turns, strict=True))
-        peers = ("filelock + json", "sqlite, WAL, synchronous = FULL", "LMDB")
+        peers = ("filelock + json", "sqlite, WAL, synchronous = FULL", "LMDB, sync")
         yield Row(
             "config write",
             "1.25 × write + fsync + rename + directory fsync by hand",
-            f"{ratio}; {_time(more)} more than {_time(unit.value)}",
+            f"{ratio}; {as_time(more)} more than {as_time(unit.value)}",
             ratio.value <= 1.25,
             _beside(run, group, peers, lambda other: _ratio(other, unit)),
+            ratio.is_unclear(1.25),
         )
 
 
@@ -262,9 +182,9 @@ def _memory(run: Run) -> Iterator[Row]:
         yield Row(
             "what importing and attaching adds to a process (private memory)",
             "2 MB",
-            _bytes(ours.value),
+            as_bytes(ours.value),
             ours.value <= 2e6,
-            _beside(run, group, peers, lambda other: _bytes(other.value)),
+            _beside(run, group, peers, lambda other: as_bytes(other.value)),
         )
 
 
@@ -278,9 +198,10 @@ def _start(run: Run) -> Iterator[Row]:
         yield Row(
             "`import pix_shm; attach(); state()`, a whole process",
             "2 × `python -c pass`",
-            f"{ratio}, of {_time(unit.value)}; {_short(processor)} × in processor time",
+            f"{ratio}, of {as_time(unit.value)}; {as_digits(processor)} × in processor time",
             ratio.value <= 2,
             _beside(run, group, peers, lambda other: _ratio(other, unit)),
+            ratio.is_unclear(2),
         )
 
 
@@ -294,15 +215,15 @@ def _growth(run: Run) -> Iterator[Row]:
             ratio = many.ratio(one)
             what = f"{question} beside 1,000 agents at work"
             yield Row(
-                what, target, str(ratio), ratio.value <= limit, _time(one.value) + " with one"
+                what, target, str(ratio), ratio.value <= limit, as_time(one.value) + " with one"
             )
     many = run.get("growth: agents()", "1000 agents")
     if many is not None:
-        processor = _time(many.extra["processor"])
+        processor = as_time(many.extra["processor"])
         yield Row(
             "agents() with 1,000 of them",
             "10 ms",
-            f"{_time(many.value)}; {processor} of processor time",
+            f"{as_time(many.value)}; {processor} of processor time",
             many.value < 10e-3,
             "",
         )
@@ -336,16 +257,17 @@ QUESTIONS: tuple[tuple[str, str, str | None], ...] = (
 def _peers(run: Run, group: str, unit_name: str | None) -> Iterator[str]:
     """One question's table, the quickest first."""
     unit = run.get(group, unit_name) if unit_name else None
-    yield f"| peer | time | {'× ' + unit_name if unit_name else '×'} | survives `kill -9` | |"
-    yield "| --- | ---: | ---: | --- | --- |"
+    times = f"× {unit_name}" if unit_name else ""
+    held = group != "config"  # reading a setting holds nothing
+    yield f"| peer | time | {times} |" + " survives `kill -9` | |" * held
+    yield "| --- | ---: | ---: |" + " --- | --- |" * held
     for result in sorted(run.of(group), key=lambda result: result.value):
         ratio = ""
         if unit is not None and unit.value:
             alike = len(result.turns) == len(unit.turns) and "value" not in result.extra
-            times = result.ratio(unit).value if alike else result.value / unit.value
-            ratio = _short(times)
-        word, why = run.survives(result)
-        yield f"| {result.peer} | {_time(result.value)} | {ratio} | {word} | {why} |"
+            ratio = as_digits(result.ratio(unit).value if alike else result.value / unit.value)
+        last = f" {' | '.join(run.survives(result))} |" * held
+        yield f"| {result.peer} | {as_time(result.value)} | {ratio} |{last}"
 
 
 def _crowds(run: Run) -> Iterator[str]:
@@ -357,7 +279,7 @@ def _crowds(run: Run) -> Iterator[str]:
     yield "| --- |" + " ---: |" * len(numbers) + " ---: | --- | --- |"
     for result in run.of(f"contention: {numbers[0]} processes") if numbers else ():
         those = [run.get(f"contention: {n} processes", result.peer) for n in numbers]
-        rates = " | ".join(_short(each.value) if each else "" for each in those)
+        rates = " | ".join(as_digits(each.value) if each else "" for each in those)
         last = those[-1]
         share = f"{last.extra['least_share'] * 100:.0f} %" if last else ""
         yield f"| {result.peer} | {rates} | {share} | {' | '.join(run.survives(result))} |"
@@ -368,7 +290,7 @@ def _sizes(run: Run) -> Iterator[str]:
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for question in ("state()", "a lease pair", "agents()", "attach and close", "after a death"):
         those = [run.get(f"growth: {question}", f"{n} agents") for n in (1, 10, 100, 1000)]
-        times = " | ".join(_time(each.value) if each else "" for each in those)
+        times = " | ".join(as_time(each.value) if each else "" for each in those)
         ratio = those[-1].ratio(those[0]) if those[0] and those[-1] else ""
         yield f"| {question} | {times} | {ratio} |"
 
@@ -378,18 +300,17 @@ def _starts(run: Run) -> Iterator[str]:
     yield f"| process | time | × {INTERPRETER} | processor time |"
     yield "| --- | ---: | ---: | ---: |"
     for result in sorted(run.of("start of a process"), key=lambda result: result.value):
-        times = _short(result.ratio(unit).value) if unit else ""
-        processor = _time(result.extra["processor"])
-        yield f"| {result.peer} | {_time(result.value)} | {times} | {processor} |"
+        times = as_digits(result.ratio(unit).value) if unit else ""
+        processor = as_time(result.extra["processor"])
+        yield f"| {result.peer} | {as_time(result.value)} | {times} | {processor} |"
 
 
 def _needs(run: Run) -> Iterator[str]:
     yield "| process | private | proportional share |"
     yield "| --- | ---: | ---: |"
     for result in run.of("memory of a process"):
-        yield (
-            f"| {result.peer} | {_bytes(result.value)} | {_bytes(result.extra['proportional'])} |"
-        )
+        proportional = as_bytes(result.extra["proportional"])
+        yield f"| {result.peer} | {as_bytes(result.value)} | {proportional} |"
 
 
 def _idles(run: Run) -> Iterator[str]:
@@ -415,8 +336,7 @@ def markdown(run: Run) -> Iterator[str]:
     yield "| what | target | measured | | beside it, same run |"
     yield "| --- | --- | --- | --- | --- |"
     for row in rows(run):
-        verdict = "met" if row.met else "**missed**"
-        yield f"| {row.what} | {row.target} | {row.measured} | {verdict} | {row.beside} |"
+        yield f"| {row.what} | {row.target} | {row.measured} | {row.verdict} | {row.beside} |"
     for group, title, unit in QUESTIONS:
         if run.of(group):
             yield f"\n## {title}\n"
@@ -453,35 +373,12 @@ def as_json(run: Run) -> dict[str, Any]:
     }
 
 
-# --- numbers for people ---------------------------------------------------------------------------
-
-
 def _ratio(result: Result, unit: Result) -> str:
-    return f"{_short(result.ratio(unit).value)} ×"
-
-
-def _short(number: float) -> str:
-    """Three digits, or all before the point."""
-    if number >= 100:
-        return f"{number:,.0f}"
-    return f"{number:.{2 if number < 10 else 1}f}"
-
-
-def _time(seconds: float) -> str:
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if abs(seconds) >= scale:
-            return f"{_short(seconds / scale)} {unit}"
-    return f"{_short(seconds * 1e9)} ns"
-
-
-def _bytes(number: float) -> str:
-    return f"{number / 1e6:.2f} MB"
+    return f"{as_digits(result.ratio(unit).value)} ×"
 
 
 def main(source: str, directory: str) -> None:
     """Write ``results.md``, ``results.json`` and the plots."""
-    from bench import plots
-
     run = Run(json.loads(Path(source).read_text()))
     target = Path(directory)
     target.mkdir(parents=True, exist_ok=True)
