@@ -49,6 +49,13 @@ def pytest_benchmark_group_stats(
     ]
 
 
+def pytest_benchmark_update_machine_info(
+    config: pytest.Config, machine_info: dict[str, Any]
+) -> None:
+    """Note how busy the machine is with other things; called when the run is over."""
+    machine_info["load"] = os.getloadavg()[2]
+
+
 def _median(benchmark: dict[str, Any]) -> float:
     return float(benchmark["median"])
 

@@ -73,13 +73,16 @@ class Peer:
     def __init__(self, directory: Path) -> None:
         """Make what is shared; ``directory`` is empty, and removed by somebody else."""
         self.directory = directory
+        self._ends = contextlib.ExitStack()
+        """What has to be given back, in the process that made it."""
 
     def open(self) -> Calls:
         """Return the calls for this process."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Remove what was made."""
+        """Give back what was made and opened here."""
+        self._ends.close()
 
 
 def module(name: str) -> Any:
@@ -108,7 +111,6 @@ class PixShm(Peer):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._ends = contextlib.ExitStack()
         self._ends.enter_context(create_isolated_runtime())
 
     def open(self) -> Calls:
@@ -122,9 +124,6 @@ class PixShm(Peer):
             held.pop()()
 
         return Calls(pix_shm.state, up, down)
-
-    def close(self) -> None:
-        self._ends.close()
 
 
 class Word(Peer):
@@ -170,6 +169,7 @@ class SharedMemory(Peer):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self._memory = shared_memory.SharedMemory(create=True, size=64)
+        self._ends.callback(self._memory.unlink)
         self._lock = FORK.Lock()
 
     def open(self) -> Calls:
@@ -189,11 +189,6 @@ class SharedMemory(Peer):
                 pack(buffer, 0, unpack(buffer, 0)[0] - 1)
 
         return Calls(read, up, down)
-
-    def close(self) -> None:
-        with contextlib.suppress(BufferError):
-            self._memory.close()
-        self._memory.unlink()
 
 
 class Value(Peer):
@@ -225,12 +220,10 @@ class _Semaphore(Peer):
         self._semaphore = posix_ipc.Semaphore(self._name, posix_ipc.O_CREX, initial_value=1)
         self._view = mmap.mmap(memory.fd, 65536)
         memory.close_fd()
-
-    def close(self) -> None:
-        self._view.close()
-        self._semaphore.close()
-        posix_ipc.unlink_shared_memory(self._name)
-        posix_ipc.unlink_semaphore(self._name)
+        self._ends.callback(posix_ipc.unlink_shared_memory, self._name)
+        self._ends.callback(posix_ipc.unlink_semaphore, self._name)
+        self._ends.callback(self._semaphore.close)
+        self._ends.callback(self._view.close)
 
 
 class Semaphore(_Semaphore):
@@ -305,6 +298,7 @@ class Flock(Peer):
     def open(self) -> Calls:
         path = self.directory / "words"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._ends.callback(os.close, descriptor)
         os.ftruncate(descriptor, 4096)
         view = mmap.mmap(descriptor, 4096)
         unpack, pack, flock = _word.unpack_from, _word.pack_into, fcntl.flock
@@ -337,6 +331,7 @@ class UltraDict(Peer):
         self._name = fresh_name()
         self._shared = self._make(create=True)
         self._shared["count"] = 0
+        self._ends.callback(self._shared.unlink)
 
     def _make(self, **options: Any) -> Any:
         return self._module.UltraDict(
@@ -359,9 +354,6 @@ class UltraDict(Peer):
 
         return Calls(read, up, down)
 
-    def close(self) -> None:
-        self._shared.unlink()
-
 
 class Lmdb(Peer):
     """A memory-mapped database whose writers' lock is a robust mutex."""
@@ -376,6 +368,7 @@ class Lmdb(Peer):
         # Large: while a reader is held up, nothing that was replaced is used again.
         path = str(self.directory / "lmdb")
         environment = self._module.open(path, sync=False, map_size=1 << 30)
+        self._ends.callback(environment.close)
         unpack, pack = _word.unpack, _word.pack
         with environment.begin(write=True) as transaction:
             transaction.put(b"count", pack(0), overwrite=False)
@@ -416,7 +409,9 @@ class Sqlite(Peer):
         return database
 
     def open(self) -> Calls:
-        execute = self._connect().execute
+        database = self._connect()
+        self._ends.callback(database.close)
+        execute = database.execute
 
         def read() -> Any:
             return execute("SELECT count FROM words").fetchone()[0]
@@ -437,7 +432,9 @@ class SqliteDataVersion(Sqlite):
     survives = "yes for the file; whoever dies stays counted"
 
     def open(self) -> Calls:
-        execute = self._connect().execute
+        database = self._connect()
+        self._ends.callback(database.close)
+        execute = database.execute
 
         def read() -> Any:
             return execute("PRAGMA data_version").fetchone()[0]
@@ -456,6 +453,7 @@ class DiskCache(Peer):
 
     def open(self) -> Calls:
         cache = self._module.Cache(str(self.directory / "cache"))
+        self._ends.callback(cache.close)
         cache.add("count", 0)
 
         def read() -> Any:
@@ -483,6 +481,7 @@ class Redis(Peer):
 
     def open(self) -> Calls:
         client = self._module.Redis(host="127.0.0.1", port=self._port)
+        self._ends.callback(client.close)
         key, get, incr, decr = self._key, client.get, client.incr, client.decr
         client.setnx(key, 0)
 
@@ -507,6 +506,7 @@ class Manager(Peer):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self._manager = FORK.Manager()
+        self._ends.callback(self._manager.shutdown)
         self._shared = self._manager.dict(count=0)
 
     def open(self) -> Calls:
@@ -516,9 +516,6 @@ class Manager(Peer):
             return shared["count"]
 
         return Calls(read)
-
-    def close(self) -> None:
-        self._manager.shutdown()
 
 
 def redis_port() -> int:

@@ -328,7 +328,8 @@ def markdown(run: Run) -> Iterator[str]:
     yield (
         f"{run.at[:10]}, {machine['python_implementation']} {machine['python_version']},"
         f" {machine['cpu'].get('brand_raw', machine['machine'])},"
-        f" {machine['cpu'].get('count', '?')} processors, Linux {machine['release']}."
+        f" {machine['cpu'].get('count', '?')} processors, Linux {machine['release']};"
+        f" load {machine['load']:.1f} over a quarter of an hour, with what else ran there."
         " `make bench` makes such a page anew. Medians; ratios compare within one turn of the run"
         " (in parentheses the smallest and the largest of the turns). Calls are timed in a"
         " straight line, a hundred at once, so that no loop is counted in the unit.\n"
@@ -359,6 +360,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "python": run.machine["python_version"],
         "machine": run.machine["cpu"].get("brand_raw", run.machine["machine"]),
         "processors": run.machine["cpu"].get("count"),
+        "load": run.machine["load"],
         "targets": [vars(row) for row in rows(run)],
         "results": [
             {

@@ -46,13 +46,15 @@ class Writer:
     def __init__(self, directory: Path) -> None:
         """Make what is there at first; ``directory`` is empty."""
         self.directory = directory
+        self._ends = contextlib.ExitStack()
 
     def open(self) -> Writing:
         """Return the calls for this process."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Remove what is not in the directory."""
+        """Give back what was made and opened here."""
+        self._ends.close()
 
 
 class PixShm(Writer):
@@ -62,7 +64,6 @@ class PixShm(Writer):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._ends = contextlib.ExitStack()
         self._runtime = self._ends.enter_context(create_isolated_runtime())
 
     def open(self) -> Writing:
@@ -72,9 +73,6 @@ class PixShm(Writer):
             lambda number: runtime.update(collapse, {"delaySec": number}),
             lambda: int(runtime.get(collapse).delay_sec),
         )
-
-    def close(self) -> None:
-        self._ends.close()
 
 
 def replace(path: str, data: bytes) -> None:
@@ -178,7 +176,9 @@ class Sqlite(Writer):
         return database
 
     def open(self) -> Writing:
-        execute = self._connect().execute
+        database = self._connect()
+        self._ends.callback(database.close)
+        execute = database.execute
         return Writing(
             lambda number: execute("UPDATE settings SET value = ?", (number,)),
             lambda: int(execute("SELECT value FROM settings").fetchone()[0]),
@@ -203,6 +203,7 @@ class DiskCache(Writer):
 
     def open(self) -> Writing:
         cache = self._module.Cache(str(self.directory / "cache"), sqlite_synchronous=2)
+        self._ends.callback(cache.close)
         cache.add("collapse", {"delaySec": 7})
         return Writing(
             lambda number: cache.set("collapse", {"delaySec": number}),
@@ -221,6 +222,7 @@ class Lmdb(Writer):
 
     def open(self) -> Writing:
         environment = self._module.open(str(self.directory / "lmdb"))
+        self._ends.callback(environment.close)
         with environment.begin(write=True) as transaction:
             transaction.put(b"collapse", b'{"delaySec": 7}', overwrite=False)
 
@@ -244,11 +246,16 @@ class Redis(Writer):
         super().__init__(directory)
         self._module = module("redis")
         self._port, self._name = redis_port(), fresh_name()
-        self._connect().config_set("appendfsync", "always")
-        self._connect().config_set("appendonly", "yes")
+        client = self._connect()
+        client.config_set("appendfsync", "always")
+        client.config_set("appendonly", "yes")
+        self._ends.callback(client.delete, self._name)
+        self._ends.callback(client.config_set, "appendonly", "no")
 
     def _connect(self) -> Any:
-        return self._module.Redis(host="127.0.0.1", port=self._port)
+        client = self._module.Redis(host="127.0.0.1", port=self._port)
+        self._ends.callback(client.close)
+        return client
 
     def open(self) -> Writing:
         client, name = self._connect(), self._name
@@ -257,11 +264,6 @@ class Redis(Writer):
             lambda number: client.set(name, orjson.dumps({"delaySec": number})),
             lambda: int(orjson.loads(client.get(name))["delaySec"]),
         )
-
-    def close(self) -> None:
-        client = self._connect()
-        client.config_set("appendonly", "no")
-        client.delete(self._name)
 
 
 WRITERS: tuple[type[Writer], ...] = (
