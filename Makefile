@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 C_FILES := $(filter-out csrc/_core.c,$(wildcard csrc/*.c csrc/*.h tests/core/c/*.c tests/core/c/*.h))
 # What a build must get through without a warning; users' builds do not fail over a new compiler's.
 STRICT := -Wall -Wextra -Werror
-# cffi's generated binding is compiled by these flags as well
-BUILD := CFLAGS="$(STRICT)" $(BIN)/pip install --quiet --disable-pip-version-check
+# cffi's generated binding is compiled by these flags as well. They take the place of the
+# interpreter's own: without a level of optimisation there would be none.
+BUILD := CFLAGS="-O2 $(STRICT)" $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: all demo test missing check check-c check-python tests bench soak mutants crash clean
 all: test
@@ -49,8 +50,17 @@ check-python: $(VENV)/.stamp-dev
 tests: $(VENV)/.stamp-dev
 	$(BIN)/pytest --benchmark-disable
 
-bench: $(VENV)/.stamp-dev
-	$(BIN)/pytest bench --benchmark-only
+# The peers, too. UltraDict has no wheels: where it does not build it is left out, with its name.
+$(VENV)/.stamp-bench: $(VENV)/.stamp-dev
+	$(BUILD) --no-build-isolation --editable ".[bench]"
+	-$(BIN)/pip install --quiet --disable-pip-version-check UltraDict atomics
+	touch $@
+
+# With a redis server for the time being, where one is installed; the table comes last.
+bench: $(VENV)/.stamp-bench
+	mkdir -p .benchmarks
+	PIX_BENCH_SERVERS=1 $(BIN)/pytest bench --benchmark-only --benchmark-json=.benchmarks/run.json
+	$(BIN)/python -m bench.report .benchmarks/run.json bench/results
 
 soak: $(VENV)/.stamp-dev
 	$(BIN)/python tests/config/soak.py 3600

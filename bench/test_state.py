@@ -2,72 +2,51 @@
 
 from __future__ import annotations
 
-import mmap
-import os
-import struct
-from multiprocessing import shared_memory
+from pathlib import Path
 from typing import Any
 
-import posix_ipc
 import pytest
 
 import pix_shm
-from bench.baseline import empty
+from bench.baseline import CALLS, empty, straight
+from bench.peers import READERS, Peer, PixShm, opened
 
-pytestmark = pytest.mark.benchmark(group="state")
+pytestmark = [
+    pytest.mark.usefixtures("turn"),
+    pytest.mark.benchmark(group=f"state: {CALLS} readings", max_time=0.1),
+]
 
-
-def test_empty_call(benchmark: Any) -> None:
-    benchmark(empty)
+PEERS = [peer for peer in READERS if peer is not PixShm]
 
 
 def test_pix_shm_state(benchmark: Any, agent: pix_shm.Agent) -> None:
+    """The look-around of once a second included."""
     with pix_shm.begin_agent_block(agent.events, "bench", "somebody is blocked"):
-        assert benchmark(pix_shm.state).state == "blocked"
+        assert benchmark(straight(pix_shm.state)).state == "blocked"
+    benchmark.extra_info.update(peer="pix_shm.state()", calls=CALLS)
 
 
 def test_pix_shm_revision(benchmark: Any, agent: pix_shm.Agent) -> None:
-    assert benchmark(pix_shm.revision) > 0
+    assert benchmark(straight(pix_shm.revision)) > 0
+    benchmark.extra_info.update(peer="pix_shm.revision()", calls=CALLS)
 
 
-def test_shared_memory_and_struct(benchmark: Any) -> None:
-    """A word of multiprocessing.shared_memory: no look-around, and not kill-safe."""
-    memory = shared_memory.SharedMemory(create=True, size=64)
-    try:
-        unpack = struct.Struct("<Q").unpack_from
-        buffer = memory.buf
-        assert buffer is not None
-
-        def read(buffer: memoryview = buffer) -> int:
-            return int(unpack(buffer, 0)[0])
-
-        assert benchmark(read) == 0
-        del buffer, read
-    finally:
-        memory.close()
-        memory.unlink()
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.__name__)
+def test_peer(benchmark: Any, peer: type[Peer], tmp_path: Path) -> None:
+    with opened(peer, tmp_path) as calls:
+        counted = calls.up is not empty
+        benchmark(straight(calls.read))
+        assert not counted or int(calls.read()) == 0
+    benchmark.extra_info.update(peer=peer.name, calls=CALLS, survives=peer.survives)
 
 
-def test_semaphore_and_mmap(benchmark: Any) -> None:
-    """The same words behind a named semaphore: wedged for ever by a killed holder."""
-    name = f"/pix-bench{os.getpid()}"
-    memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, size=4096)
-    semaphore = posix_ipc.Semaphore(name, posix_ipc.O_CREX, initial_value=1)
-    try:
-        view = mmap.mmap(memory.fd, 4096)
-        unpack = struct.Struct("<Q").unpack_from
+def test_in_a_loop_of_pytest_benchmark(benchmark: Any, agent: pix_shm.Agent) -> None:
+    """The same beside the loop's own cost, for comparison with older figures."""
+    with pix_shm.begin_agent_block(agent.events, "bench", "somebody is blocked"):
+        assert benchmark(pix_shm.state).state == "blocked"
+    benchmark.extra_info.update(peer="pix_shm.state(), in a loop", calls=1)
 
-        def read() -> int:
-            semaphore.acquire()
-            try:
-                return int(unpack(view, 0)[0])
-            finally:
-                semaphore.release()
 
-        assert benchmark(read) == 0
-        view.close()
-    finally:
-        memory.close_fd()
-        semaphore.close()
-        posix_ipc.unlink_shared_memory(name)
-        posix_ipc.unlink_semaphore(name)
+def test_empty_in_a_loop_of_pytest_benchmark(benchmark: Any) -> None:
+    benchmark(empty)
+    benchmark.extra_info.update(peer="an empty call, in a loop", calls=1)
