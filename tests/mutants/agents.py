@@ -127,8 +127,8 @@ READERS = [
     Mutant(
         "readers look around once a second",
         READER,
-        "        if segment.words[SUMMARY] == self.seen and monotonic() < self.due:\n",
-        "        if segment.words[SUMMARY] == self.seen:\n",
+        "        if self.segment.words[SUMMARY] == word and monotonic() < self.due:\n",
+        "        if self.segment.words[SUMMARY] == word:\n",
         "tests/agents/test_deaths.py -k c01_a_poller",
     ),
     Mutant(
@@ -148,8 +148,8 @@ READERS = [
     Mutant(
         "the dead are looked for once a second only",
         READER,
-        "self.seen = state, self._shared if self._haunted else word\n",
-        "self.seen = state, word\n",
+        "self.told = self._shared if self._haunted else word, state\n",
+        "self.told = word, state\n",
         "tests/agents/test_readers.py -k once_a_second",
     ),
     Mutant(
@@ -204,8 +204,8 @@ READERS = [
     Mutant(
         "a process without a segment tells its own state",
         READER,
-        "            if self.alone:\n                self.seen = -1\n",
-        "            if False:\n                self.seen = -1\n",
+        "            if self.alone:\n                self.told = _NOTHING\n",
+        "            if False:\n                self.told = _NOTHING\n",
         "tests/agents/test_segment.py -k first_read_after",
     ),
     Mutant(
