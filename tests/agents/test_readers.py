@@ -442,6 +442,26 @@ def test_b23_a_copy_that_is_changed_while_it_is_taken_is_taken_again(
             lease()
 
 
+def test_b23_details_of_a_later_word_are_not_told_with_the_one_that_was_read(
+    agent_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases: list[pix_shm.Lease] = []
+
+    def count_and_be_overtaken(word: int) -> tuple[int, int]:
+        if len(leases) == 1:
+            leases.append(pix_shm.begin_agent_block(agent.events, "ask", "second"))
+        return counts(word)
+
+    counts = pix_shm.reader._counts
+    with pix_shm.attach(strict=True) as agent:
+        leases.append(pix_shm.begin_agent_block(agent.events, "ask", "first"))
+        monkeypatch.setattr("pix_shm.reader._counts", count_and_be_overtaken)
+        assert pix_shm.state() == State(0, 2, "second")
+        assert len(leases) == 2
+        for lease in leases:
+            lease()
+
+
 def test_a_winner_beyond_all_slots_has_no_message(agent_dir: Path, processes: Processes) -> None:
     agent = start_agent(processes)
     agent.ask("block('ask', 'Proceed?')")

@@ -98,7 +98,7 @@ SEGMENTS = [
         SEGMENT,
         "if self.problem is None or self.problem in self._announced:",
         "if self.problem is None:",
-        "tests/agents/test_stopped.py -k made_up_for_at_the_next_call",
+        "tests/agents/test_segment.py -k never_trusted and smaller",
     ),
     Mutant(
         "a warning does not surface in a prompt's path",
@@ -178,7 +178,7 @@ READERS = [
         READER,
         "            return bool((epoch - mine & _EPOCH_MASK) <= _EPOCH_MASK >> 1)\n",
         "            return True\n",
-        "tests/agents/test_readers.py -k b23_many",
+        "tests/agents/test_readers.py -k b23_details",
     ),
     Mutant(
         "a winner beyond all slots is not believed",

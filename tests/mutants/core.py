@@ -109,7 +109,7 @@ TAKING = [
         "whoever goes to sleep looks at the lock once more",
         LOCK,
         "    *taken = take_now(segment, mine);\n",
-        "    *taken = false;\n",
+        "    *taken = mine == 0;\n",
         c("litmus", "nobody_sleeps_beside_a_free_lock"),
     ),
     Mutant(
@@ -518,6 +518,13 @@ PUBLISHING = [
         "tests/core/test_sanitizers.py -k thread-threads",
     ),
     Mutant(
+        "the details are stored by atomic operations",
+        LEASES,
+        "        atomic_store_explicit(&copy[i], details->word[i], memory_order_relaxed);\n",
+        "        ((uint64_t *)(uintptr_t)copy)[i] = details->word[i];\n",
+        "tests/core/test_sanitizers.py -k thread-threads",
+    ),
+    Mutant(
         "the mark of a retired segment is not stored over",
         LEASES,
         "    if ((previous & PIX_RETIRED_MASK) != 0 ||\n        !atomic",
@@ -728,8 +735,9 @@ REVISIONS = [
         "the revision is not stored as two halves",
         REVISION,
         STORE_REVISION,
-        """        ((volatile uint32_t *)&map->revision)[1] = (uint32_t)(next >> 32);
-        ((volatile uint32_t *)&map->revision)[0] = (uint32_t)next;
+        """        volatile void *both = &map->revision;
+        ((volatile uint32_t *)both)[1] = (uint32_t)(next >> 32);
+        ((volatile uint32_t *)both)[0] = (uint32_t)next;
     } while (false);
 """,
         c("steps", "b21_a_revision_is_stored_at_once_and_before_the_identity"),
