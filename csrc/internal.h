@@ -45,7 +45,8 @@ int slot_seize(struct pix_segment *segment, unsigned first, unsigned end);
 void slot_let_go(struct pix_segment *segment, unsigned slot);
 void slot_reap(struct pix_segment *segment);
 
-/* leases.c: sums. lease_recount and lease_clear want the lock word, the others nothing. */
+/* leases.c: sums. lease_recount, lease_clear and lease_blank want the lock word, the others no
+ * lock. */
 struct lease_sum {
     uint64_t activities;
     uint64_t blocks;
@@ -56,6 +57,7 @@ struct lease_sum lease_sum(const struct pix_layout *map, const uint64_t slots[PI
 uint64_t lease_word(const struct lease_sum *sum, uint64_t previous);
 int lease_recount(struct pix_segment *segment);
 void lease_clear(struct pix_layout *map, unsigned slot);
+void lease_blank(struct pix_layout *map, unsigned slot);
 
 /* revision.c: wants no lock */
 uint64_t revision_believed(uint64_t known_revision);

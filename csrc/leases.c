@@ -131,16 +131,24 @@ int lease_recount(struct pix_segment *segment)
     return store_sum(segment->map, &sum);
 }
 
-/* A slot that counts no more; the caller recounts. Its counts go to 0, so that its next owner
- * starts from nothing, at the epoch of that recount: else a reader of an older word could take them
- * for the details that belong to it. */
+/* A slot that counts no more; the caller recounts. Its details stay: until that recount is stored
+ * the summary may still name the slot, and of its owner's last two copies one is the right one.
+ * Were they overwritten here after a death between details and word, neither would be, and a reader
+ * would pair the word with a message that never belonged to it. */
 void lease_clear(struct pix_layout *map, unsigned slot)
 {
-    uint64_t word = atomic_load_explicit(&map->summary, memory_order_relaxed);
-    union details nothing = {.field = {.epoch = (uint32_t)epoch_after(word)}};
     atomic_fetch_and_explicit(&map->used[slot / 64], ~bit_of(slot), memory_order_relaxed);
     atomic_fetch_and_explicit(&map->waiting[slot / 64], ~bit_of(slot), memory_order_relaxed);
     atomic_store_explicit(&map->rank[slot], 0, memory_order_relaxed);
+}
+
+/* Details of nobody, from which a slot's next owner starts; after the recount that left out the
+ * last one. At the epoch of the next word: a reader of an older one must not take them for its own.
+ */
+void lease_blank(struct pix_layout *map, unsigned slot)
+{
+    uint64_t word = atomic_load_explicit(&map->summary, memory_order_relaxed);
+    const union details nothing = {.field = {.epoch = (uint32_t)epoch_after(word)}};
     write_details(&map->slot[slot], &nothing, PIX_DETAILS_WORDS);
 }
 

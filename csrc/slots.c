@@ -126,8 +126,10 @@ static int claim(struct pix_segment *segment, uint64_t known_revision,
         result = lease_recount(segment);
         if (result == PIX_OK)
             result = revision_raise(segment->map, known_revision);
-        if (result == PIX_OK)
+        if (result == PIX_OK) {
+            lease_blank(segment->map, slot);
             introduce(segment, slot, who);
+        }
         lock_drop(segment);
     }
     if (result != PIX_OK) {

@@ -492,6 +492,45 @@ TEST(a_death_within_a_release_leaves_no_ghost)
     pix_close(segment);
 }
 
+static pix_segment *read_meanwhile;
+
+/* The message of the summary's winner, as a reader takes it. */
+static void read_the_first_message(void)
+{
+    before_recount = NULL;
+    uint64_t word = summary_of(read_meanwhile);
+    const struct pix_slot *slot = &read_meanwhile->map->slot[winner_in(word)];
+    struct pix_details details = details_of(read_meanwhile, winner_in(word));
+    if (details.epoch == (word >> PIX_SUMMARY_EPOCH) + 1) /* too new: the other copy */
+        memcpy(&details, (const void *)slot->details[(slot->sequence + 1) % 2], sizeof details);
+    CHECK_EQUAL(details.message_length, 5);
+    CHECK(memcmp(details.message, "first", 5) == 0);
+}
+
+/* A death between the details and the word, made by hand: until the word is another, recovery must
+ * leave the copy alone that the word stands for. */
+TEST(recovery_keeps_the_details_of_the_word_that_is_shown)
+{
+    const char *name = new_name();
+    pix_segment *survivor = create_segment(name);
+    pix_segment *dying = join_segment(name);
+    struct pix_layout *map = survivor->map;
+    CHECK_EQUAL(claim(survivor), 0);
+    CHECK_EQUAL(claim(dying), 1);
+    CHECK_EQUAL(pix_publish(dying, 1, 1, 1, 5, 1, "test", 4, "first", 5), PIX_OK);
+    uint64_t word = map->summary;
+    CHECK_EQUAL(pix_publish(dying, 1, 1, 1, 6, 1, "test", 4, "never announced", 15), PIX_OK);
+    map->summary = word;
+    map->lock = dying->generation[1] << 16 | 2;
+    pix_close(dying);
+    read_meanwhile = survivor;
+    before_recount = read_the_first_message;
+    CHECK_EQUAL(publish(survivor, 0, 1, 0, 1), PIX_OK);
+    CHECK(before_recount == NULL);
+    check_summary(survivor, 1, 0, 0);
+    pix_close(survivor);
+}
+
 /* A death between the details and the rank, which is between two stores: made by hand. */
 TEST(a_death_within_a_publish_does_not_count_beside_another_ghost)
 {
@@ -546,8 +585,8 @@ static uint64_t commit(pix_segment *segment, uint64_t identity, int if_new, uint
 }
 
 /* A reader may have the word in hand for any time: what it then finds in the winner's slot must be
- * told from what belonged to the word. */
-TEST(the_details_of_a_slot_that_was_freed_are_newer_than_every_word_before)
+ * what belonged to the word, or told from it. */
+TEST(the_details_of_a_slot_that_was_freed_stay_or_are_newer_than_every_word_before)
 {
     pix_segment *segment = create_segment(new_name());
     int gone = claim(segment), staying = claim(segment);
@@ -555,8 +594,12 @@ TEST(the_details_of_a_slot_that_was_freed_are_newer_than_every_word_before)
     CHECK_EQUAL(publish(segment, staying, 1, 0, 2), PIX_OK);
     uint64_t before = summary_of(segment) >> PIX_SUMMARY_EPOCH;
     pix_release(segment, gone);
-    CHECK_EQUAL(details_of(segment, gone).epoch, before + 1);
     CHECK_EQUAL(summary_of(segment) >> PIX_SUMMARY_EPOCH, before + 1);
+    CHECK_EQUAL(details_of(segment, gone).blocks, 1);
+    CHECK(details_of(segment, gone).epoch <= before);
+    CHECK_EQUAL(claim(segment), gone);
+    CHECK_EQUAL(details_of(segment, gone).blocks, 0);
+    CHECK(details_of(segment, gone).epoch > before + 1);
     pix_close(segment);
 }
 
