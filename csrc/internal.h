@@ -19,9 +19,10 @@ struct pix_segment {
     uint64_t device;
     uint64_t inode;
     uint64_t looked_ns;             /* when a lease change last looked around */
-    uint64_t own[PIX_WORDS];        /* slots whose byte this handle holds: its own probe of them
-                                       through the same descriptor would see no lock */
-    uint64_t generation[PIX_SLOTS]; /* of the slots in `own`; not read back from shared memory */
+    uint64_t own[PIX_WORDS];        /* slots of the agents of this handle: its own probe of their
+                                       bytes through the same descriptor would see no lock */
+    uint64_t generation[PIX_SLOTS]; /* of slots whose byte is ours; not read back from shared
+                                       memory */
     struct pix_segment *next;
 };
 

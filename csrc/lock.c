@@ -23,8 +23,8 @@ static uint64_t name_of(const struct pix_segment *segment, unsigned slot)
 }
 
 /* May the lock be taken from the one it names? We hold the process mutex: no thread of ours is
- * inside, so our own name is left over from a dead predecessor whose slot we claimed, or is damage.
- */
+ * inside, so our own name is damage. A dead predecessor's, whose slot we are claiming, is of
+ * another generation. */
 static bool owner_is_dead(struct pix_segment *segment, uint64_t word)
 {
     unsigned slot = (unsigned)(word & 0xffff) - 1;

@@ -21,14 +21,14 @@ static bool is_used(const struct pix_layout *map, unsigned slot)
     return (atomic_load_explicit(&map->used[slot / 64], memory_order_acquire) & bit_of(slot)) != 0;
 }
 
-/* The byte is ours: make the slot so. */
-static void own(struct pix_segment *segment, unsigned slot)
+/* The byte is ours: begin a generation. The slot is not `own` before we are introduced: until then
+ * it holds what its last owner left, which counts no more and which slot_reap is to clear. */
+static void begin_generation(struct pix_segment *segment, unsigned slot)
 {
     _Atomic uint64_t *generation = &segment->map->slot[slot].generation;
     uint64_t next = atomic_load_explicit(generation, memory_order_relaxed) + 1;
     next &= UINT64_MAX >> 16; /* as many bits as the lock word has for it */
     segment->generation[slot] = next;
-    segment->own[slot / 64] |= bit_of(slot);
     /* release: see owner_is_dead */
     atomic_store_explicit(generation, next, memory_order_release);
 }
@@ -47,7 +47,7 @@ int slot_seize(struct pix_segment *segment, unsigned first, unsigned end)
                 (pass == 0 && (slot == named || is_used(segment->map, slot))))
                 continue;
             if (sys_byte_lock(segment->descriptor, slot) == 0) {
-                own(segment, slot);
+                begin_generation(segment, slot);
                 return (int)slot;
             }
             if (errno != EAGAIN && errno != EACCES)
@@ -103,6 +103,7 @@ static void introduce(struct pix_segment *segment, unsigned slot, const struct i
     claimed->pane_length = (uint16_t)pane_length;
     memcpy(claimed->session, who->session, session_length);
     memcpy(claimed->pane, who->pane, pane_length);
+    segment->own[slot / 64] |= bit_of(slot);
     /* release: a reader that sees the bit sees the slot filled in */
     atomic_fetch_or_explicit(&segment->map->used[slot / 64], bit_of(slot), memory_order_release);
 }

@@ -28,6 +28,7 @@ void __wrap_sys_sem_post_if_zero(sem_t *semaphore);
 int __wrap_sys_byte_lock(int descriptor, int64_t byte);
 
 static void (*before_take)(void);
+static void (*after_take)(struct pix_segment *segment);
 static void (*before_drop)(void);
 static void (*after_refusal)(void);
 
@@ -35,7 +36,10 @@ int __wrap_lock_take(struct pix_segment *segment, unsigned slot, uint64_t *deadl
 {
     if (before_take != NULL)
         before_take();
-    return __real_lock_take(segment, slot, deadline_ns);
+    int result = __real_lock_take(segment, slot, deadline_ns);
+    if (after_take != NULL)
+        after_take(segment);
+    return result;
 }
 
 void __wrap_lock_drop(struct pix_segment *segment)
@@ -158,6 +162,14 @@ TEST(a_dead_holder_is_recovered_by_a_claim)
     pix_close(segment);
 }
 
+static void check_that_nothing_is_announced(struct pix_segment *segment)
+{
+    after_take = NULL;
+    CHECK_EQUAL(summary_of(segment) & UINT32_MAX, 0);
+}
+
+/* The heir has the owner's slot and byte, but what the owner held is gone with it: also in the sum
+ * that taking the lock over stores, after which the heir may die in turn. */
 TEST(a_dead_holder_is_recovered_by_the_heir_of_its_slot)
 {
     const char *name = new_name();
@@ -167,7 +179,9 @@ TEST(a_dead_holder_is_recovered_by_the_heir_of_its_slot)
     pix_segment *others = join_segment(name);
     for (int slot = 1; slot < PIX_AGENTS; slot++)
         CHECK_EQUAL(sys_byte_lock(others->descriptor, slot), 0);
+    after_take = check_that_nothing_is_announced;
     CHECK_EQUAL(claim(segment), 0);
+    CHECK(after_take == NULL);
     check_recovered(segment, 0, 1);
     pix_close(others);
     pix_close(segment);
