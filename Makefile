@@ -3,13 +3,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-C_FILES := $(filter-out csrc/_core.c,$(wildcard csrc/*.c csrc/*.h tests/core/c/*.c tests/core/c/*.h))
+C_FILES := $(filter-out csrc/_core.c,$(wildcard csrc/*.[ch] tests/core/c/*.[ch] tests/core/crash/*.[ch]))
 # What a build must get through without a warning; users' builds do not fail over a new compiler's.
 STRICT := -Wall -Wextra -Werror
 # cffi's generated binding is compiled by these flags as well
 BUILD := CFLAGS="$(STRICT)" $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: all demo test check check-c check-python tests bench soak mutants clean
+.PHONY: all demo test check check-c check-python tests bench soak crash mutants clean
 all: test
 
 # One stamp for the environment and one for the built core, so that a second run starts at once.
@@ -49,6 +49,10 @@ bench: $(VENV)/.stamp-dev
 
 soak: $(VENV)/.stamp-dev
 	$(BIN)/python tests/config/soak.py 3600
+
+# Deaths: in every state, and not only two in a row as in `make tests`.
+crash: $(VENV)/.stamp-dev
+	PIX_CRASH_DEPTH=0 $(BIN)/pytest -s tests/core/test_crash_states.py
 
 mutants: $(VENV)/.stamp-dev
 	$(BIN)/python tests/mutants/run.py
