@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-C_FILES := $(filter-out csrc/_core.c,$(wildcard csrc/*.c csrc/*.h tests/core/c/*.c tests/core/c/*.h))
+C_FILES := $(filter-out csrc/_core.c,$(wildcard csrc/*.[ch] tests/core/c/*.[ch] tests/core/crash/*.[ch]))
 # What a build must get through without a warning; users' builds do not fail over a new compiler's.
 STRICT := -Wall -Wextra -Werror
 # cffi's generated binding is compiled by these flags as well. They take the place of the
@@ -65,12 +65,14 @@ bench: $(VENV)/.stamp-bench
 soak: $(VENV)/.stamp-dev
 	$(BIN)/python tests/config/soak.py 3600
 
+# Deaths: in every state, and not only two in a row as in `make tests`.
 mutants: $(VENV)/.stamp-dev
 	$(BIN)/python tests/mutants/run.py
 
 # Deaths at every place, more of them than in `make test`; -s shows the figures. One command a line.
 crash: $(VENV)/.stamp-dev
 	$(BIN)/python tests/core/model/run.py
+	PIX_CRASH_DEPTH=0 $(BIN)/pytest -s tests/core/test_crash_states.py
 	PIX_KILLS=5000 $(BIN)/pytest -s tests/core/test_kills.py -k kill_at_random
 
 clean:

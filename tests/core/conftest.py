@@ -1,4 +1,4 @@
-"""Compiles the C programs of ``c/`` against the core, and runs them."""
+"""Compiles the C programs beside this file against the core, and runs them."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def core_sources() -> list[Path]:
     """Return the core's C files, without the generated binding."""
     return [source for source in sorted(CORE.glob("*.c")) if source.name != "_core.c"]
+
+
+def program_sources(program: str) -> list[Path]:
+    """Return the C files of a program: one in ``c/``, or a directory of its own beside that."""
+    single = PROGRAMS / f"{program}.c"
+    return [single] if single.exists() else sorted((PROGRAMS.parent / program).glob("*.c"))
 
 
 @pytest.fixture(scope="session")
@@ -67,14 +73,15 @@ def build(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Build:
 
     @functools.cache
     def linked(program: str, flags: tuple[str, ...], defines: tuple[str, ...]) -> Path:
-        source = PROGRAMS / f"{program}.c"
-        wrapped = sorted(set(re.findall(r"\b__wrap_(\w+)\(", cc("-E", *flags, *defines, source))))
+        sources = program_sources(program)
+        expanded = "".join(cc("-E", *flags, *defines, source) for source in sources)
+        wrapped = sorted(set(re.findall(r"\b__wrap_(\w+)\(", expanded)))
         objects = [compiled(each, flags) for each in core_sources()]
-        if '#include "testing.h"' in source.read_text(encoding="utf-8"):
+        if "/testing.h" in expanded:  # in a line that says where what follows comes from
             objects.append(compiled(PROGRAMS / "testing.c", flags))
         target = name_for(program, (*flags, *defines))
         wraps = [f"-Wl,--wrap={name}" for name in wrapped]
-        cc(*flags, *defines, source, *objects, *wraps, "-o", target)
+        cc(*flags, *defines, *sources, *objects, *wraps, "-o", target)
         return target
 
     def build(program: str, *flags: str) -> Path:
@@ -99,7 +106,8 @@ def remove_names_of(pid: int) -> None:
 def run() -> Run:
     """Return ``run(program, *arguments, wrapper=(), env={}, hanging=...)``: the completed process.
 
-    Status 77 skips the test. A program that hangs is ended, and its children end with it.
+    Status 77 skips the test. A program that hangs (for ``hanging`` seconds) is ended, and its
+    children end with it.
     """
 
     def run(
