@@ -65,15 +65,15 @@ bench: $(VENV)/.stamp-bench
 soak: $(VENV)/.stamp-dev
 	$(BIN)/python tests/config/soak.py 3600
 
-# Deaths: in every state, and not only two in a row as in `make tests`.
 mutants: $(VENV)/.stamp-dev
 	$(BIN)/python tests/mutants/run.py
 
-# Deaths at every place, more of them than in `make test`; -s shows the figures. One command a line.
+# Deaths: in every state and not only two in a row, and by the thousand. -s shows the figures.
 crash: $(VENV)/.stamp-dev
 	$(BIN)/python tests/core/model/run.py
 	PIX_CRASH_DEPTH=0 $(BIN)/pytest -s tests/core/test_crash_states.py
 	PIX_KILLS=5000 $(BIN)/pytest -s tests/core/test_kills.py -k kill_at_random
+	$(BIN)/pytest -s -v tests/core/test_units.py -k damage
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info csrc/_core.c pix_shm/_core*.so

@@ -71,10 +71,12 @@ static void set_alive(struct actor *actor, bool alive)
     if (slot_is_own(segment, slot) == alive)
         return;
     segment->own[slot / 64] ^= bit_of(slot);
-    if (alive)
+    if (alive) {
         CHECK_EQUAL(sys_byte_lock(segment->descriptor, slot), 0);
-    else
+        CHECK_EQUAL(sys_byte_share(segment->descriptor, slot), 0); /* as an owner holds it */
+    } else {
         sys_byte_unlock(segment->descriptor, slot);
+    }
 }
 
 void restore(const struct image *image, unsigned living)
