@@ -404,7 +404,9 @@ def main(source: str, directory: str) -> None:
     target.mkdir(parents=True, exist_ok=True)
     text = "\n".join(markdown(run)) + "\n"
     (target / "results.md").write_text(text)
-    (target / "results.json").write_text(json.dumps(as_json(run), indent=1) + "\n")
+    (target / "results.json").write_text(
+        json.dumps(as_json(run), indent=1, ensure_ascii=False) + "\n"
+    )
     plots.draw(run, target)
     print(text)
 
