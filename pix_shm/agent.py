@@ -26,7 +26,14 @@ from pix_shm.events import STATE, STATE_REQUEST, EventBus
 from pix_shm.paths import adopt_directory, default_directory
 from pix_shm.polling import add_look
 from pix_shm.reader import AgentInfo, Reader, State, live_agents, name_of_state
-from pix_shm.segment import LOOK_SECONDS, SUMMARY, WAIT_SECONDS, segment_of
+from pix_shm.segment import (
+    LOOK_SECONDS,
+    RETIRED,
+    REVISION,
+    SUMMARY,
+    WAIT_SECONDS,
+    segment_of,
+)
 from pix_shm.text import stored
 
 TYPE_CHECKING = False
@@ -506,7 +513,8 @@ class _Telling:
         # rely on its holder.
         while self._skipped and not self._lock._is_owned():  # type: ignore[attr-defined]
             try:
-                if not self._lock.acquire(True, patience):
+                # at once, mostly: arguments take time to take apart
+                if not (self._lock.acquire(False) or self._lock.acquire(True, patience)):
                     return
                 while self._skipped:
                     agent = self._skipped.pop()
@@ -659,7 +667,10 @@ def state() -> State:
 def revision() -> int:
     """Return the machine-wide config revision; compare it for *different*."""
     segment = (_machine or machine()).segment
-    number = segment.revision()
+    # Segment.revision(), without the cost of one more call
+    number = segment.words[REVISION]
+    if number >= RETIRED or monotonic() >= segment.due:
+        number = segment.revision()
     if segment.problem is not None:
         segment.announce()
     return number

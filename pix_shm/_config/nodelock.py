@@ -22,6 +22,8 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import orjson
+
 from pix_shm._config.owners import (
     give_to_owner_of,
     is_alive,
@@ -169,7 +171,7 @@ class NodeLock:
             "guard": self._guard,
         }
         record = {"pid": self._process, "at": _now(), "pix_shm": marks}
-        return json.dumps(record, separators=(",", ":")).encode()
+        return orjson.dumps(record)
 
     def _forget(self) -> None:
         _held.discard(self._identity)

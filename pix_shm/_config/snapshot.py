@@ -40,7 +40,7 @@ class Snapshot:
 
     def sections(self) -> dict[str, Any]:
         """Return a new dictionary of the sections by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "revision"}
+        return {name: getattr(self, name) for name in _NAMES}
 
     def with_sections(self, sections: Mapping[str, Any]) -> Snapshot:
         """Return a snapshot of these sections at the same revision.
@@ -58,6 +58,8 @@ class Snapshot:
         """Return the same sections at another revision."""
         return self if revision == self.revision else Snapshot(revision, **self.sections())
 
+
+_NAMES = tuple(field.name for field in fields(Snapshot) if field.name != "revision")
 
 # A sparse file leaves most sections out: these are built once.
 _INHERITED = {s.name: resolve(s.model, {}, s.name, lambda *_: None) for s in SECTIONS}
@@ -85,10 +87,10 @@ def resolve_root(root: dict[str, Json]) -> tuple[dict[str, Any], tuple[ConfigDia
 def changed_paths(previous: Snapshot, current: Snapshot) -> tuple[str, ...]:
     """Return the JSON paths of the fields that resolve differently, in documentation order."""
     changed: list[str] = []
-    for section in SECTIONS:
-        old, new = previous.get(section), current.get(section)
+    for name in _NAMES:
+        old, new = getattr(previous, name), getattr(current, name)
         if old is not new:
-            _collect(old, new, section.name, changed)
+            _collect(old, new, name, changed)
     return tuple(changed)
 
 
