@@ -475,7 +475,25 @@ PUBLISHING = [
         LEASES,
         ".epoch = (uint32_t)epoch_after(word)",
         ".epoch = (uint32_t)(word >> PIX_RETIRED_BIT)",
-        c("leases", "the_details_of_a_slot_that_was_freed_are_newer_than_every_word_before"),
+        c(
+            "leases",
+            "the_details_of_a_slot_that_was_freed_stay_or_are_newer_than_every_word_before",
+        ),
+    ),
+    Mutant(
+        "recovery leaves the details alone that the word stands for",
+        LEASES,
+        "    atomic_store_explicit(&map->rank[slot], 0, memory_order_relaxed);\n}\n",
+        "    atomic_store_explicit(&map->rank[slot], 0, memory_order_relaxed);\n"
+        "    lease_blank(map, slot);\n}\n",
+        c("leases", "recovery_keeps_the_details_of_the_word_that_is_shown"),
+    ),
+    Mutant(
+        "the heir of a slot announces nothing of its last owner",
+        SLOTS,
+        "    segment->generation[slot] = next;\n",
+        "    segment->generation[slot] = next;\n    segment->own[slot / 64] |= bit_of(slot);\n",
+        c("lock", "a_dead_holder_is_recovered_by_the_heir_of_its_slot"),
     ),
     Mutant(
         "the details come before the word",
