@@ -50,6 +50,12 @@ _PAUSE_SECONDS = 0.01
 """How long lease changes leave a segment alone whose lock could not be had: the threads that waited
 behind the one that found out must not wait in turn."""
 
+# looked up in the library once: each costs as much as a call
+_SOURCE_BYTES: int = lib.PIX_SOURCE_BYTES
+_MESSAGE_BYTES: int = lib.PIX_MESSAGE_BYTES
+_OK: int = lib.PIX_OK
+_core_publish = lib.pix_publish
+
 _counter = count(1)
 
 
@@ -232,8 +238,8 @@ class Agent:
         lease = Lease(self, table)
         table[lease._key] = (
             monotonic_ns(),
-            stored(source, lib.PIX_SOURCE_BYTES),
-            stored(message, lib.PIX_MESSAGE_BYTES) if message else b"",
+            stored(source, _SOURCE_BYTES),
+            stored(message, _MESSAGE_BYTES) if message else b"",
             message,
             ref(lease, _dropped),
         )
@@ -252,7 +258,7 @@ class Agent:
 
     def _changed(self, finalizing: bool = False) -> None:
         self._version = next(_counter)
-        if self.events.listens(STATE):
+        if self._is_heard():
             self._events.append(self._event())
         if finalizing:
             _telling.skip(self)
@@ -296,7 +302,7 @@ class Agent:
                 mapping = self._claim()
                 if mapping is None:
                     return False
-            code = lib.pix_publish(
+            code = _core_publish(
                 mapping.handle,
                 self._slot,
                 activities,
@@ -308,7 +314,7 @@ class Agent:
                 message,
                 len(message),
             )
-            if code == lib.PIX_OK:
+            if code == _OK:
                 return True
             if code not in _GONE:
                 break
@@ -356,6 +362,16 @@ class Agent:
         self._unbind_state = self.events.on(STATE_REQUEST, self._replay)
         self._replay()
         return self._unbind_state
+
+    def _is_heard(self) -> bool:
+        """Whether anybody wants to know. herdr's bridge does not, outside of blocks; it may be yet
+        to hear of one.
+        """
+        if self._blocks or self._events or self._delivering:
+            return True
+        events = self.events
+        bridge = events.herdr
+        return bool(bridge is not None and bridge.entered) or events.listens(STATE)
 
     def _replay(self, _request: object = None) -> None:
         self._events.append(self._event())

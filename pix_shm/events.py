@@ -5,9 +5,19 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeAlias
+    from typing import Any, Protocol, TypeAlias
 
     Handler: TypeAlias = Callable[[Any], object]
+
+    class Bridge(Protocol):
+        """Who is told of states for somebody outside: before the handlers, and of blocks only."""
+
+        entered: dict[int, object]
+        """Not empty while it knows of a block that has not ended."""
+
+        def see(self, data: Any) -> object:
+            """Take in one state; raises nothing."""
+
 
 STATE = "pix:agent-state"
 """Channel of ``{state, message?, activities, blocks}``, emitted after every lease change."""
@@ -37,7 +47,7 @@ class EventBus:
         self.owner: object | None = None
         """The agent that speaks on this bus, once it has one; directory and session of one that is
         closed."""
-        self.herdr: object | None = None
+        self.herdr: Bridge | None = None
         """The bridge that tells herdr of this bus, once one was bound."""
 
     def on(self, channel: str, handler: Handler) -> Callable[[], None]:
@@ -55,8 +65,10 @@ class EventBus:
         return off
 
     def emit(self, channel: str, data: Any = None) -> None:
-        """Call every handler of ``channel`` with ``data``."""
+        """Call every handler of ``channel`` with ``data``; a bridge to herdr comes first."""
         ending: BaseException | None = None
+        if channel == STATE and self.herdr is not None:
+            self.herdr.see(data)
         for handler in list(self._handlers.get(channel, _NOBODY).values()):
             try:
                 handler(data)

@@ -1,10 +1,10 @@
 """Tells herdr, a terminal multiplexer for agents, that an agent began to wait for its user.
 
-The bridge is a leaf: it listens on :data:`pix_shm.events.STATE` and runs ``herdr notification show
-TITLE --sound request`` when the agent enters ``blocked``. It stands in the path of a prompt, so it
-never raises, holds no lock, waits for nobody but one short-lived shell (a millisecond or two; half
-a second where that shell hangs), and touches no file but ``/bin/sh``: a ``PATH`` entry on a dead
-network mount is the shell's trouble, in the background.
+The bridge is a leaf: its bus shows it what goes out on :data:`pix_shm.events.STATE`, and it runs
+``herdr notification show TITLE --sound request`` when the agent enters ``blocked``. It stands in
+the path of a prompt, so it never raises, holds no lock, waits for nobody but one short-lived shell
+(a millisecond or two; half a second where that shell hangs), and touches no file but ``/bin/sh``: a
+``PATH`` entry on a dead network mount is the shell's trouble, in the background.
 
 Why a shell: a child of ours stays a zombie until somebody waits for it, and there is no thread here
 to do that. The shell starts herdr in the background, prints its process id and ends; herdr is then
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import os
 
-from pix_shm.events import STATE
 from pix_shm.logs import logger
 
 TYPE_CHECKING = False
@@ -67,7 +66,6 @@ def bind_herdr_notify(events: EventBus) -> Callable[[], None]:
     bridge = events.herdr
     if not isinstance(bridge, _Bridge):
         bridge = events.herdr = _Bridge()
-        events.on(STATE, bridge.see)
     bound = bridge
     binding = bound.binding = object()
 
@@ -85,22 +83,22 @@ class _Bridge:
     of the bus, so that it keeps none alive.
     """
 
-    __slots__ = ("_entered", "binding")
+    __slots__ = ("binding", "entered")
 
     def __init__(self) -> None:
         self.binding: object | None = None
         # Who saw the entry into the present block, by process: after a fork the child has left
         # its parent's block. A dictionary because setdefault() lets exactly one thread be first.
-        self._entered: dict[int, object] = {}
+        self.entered: dict[int, object] = {}
 
     def see(self, data: Mapping[str, Any]) -> None:
         """Take in one event; its sender is in the path of a prompt, so nothing is raised."""
         try:
             if data["state"] != "blocked":
-                self._entered.clear()
+                self.entered.clear()
                 return
             entry = object()
-            first = self._entered.setdefault(os.getpid(), entry) is entry
+            first = self.entered.setdefault(os.getpid(), entry) is entry
             if first and self.binding is not None and _wanted():
                 _notify(data.get("message"))
         except Exception as error:

@@ -29,6 +29,8 @@ def stored(text: str, limit: int) -> bytes:
 
     What UTF-8 cannot hold (lone surrogates) becomes ``?``.
     """
+    if len(text) <= limit and text.isascii() and text.isprintable():
+        return text.encode()
     # at least a byte a character: what is cut off first would not have stayed, and costs no time
     data = one_line(text[:limit]).encode("utf-8", "replace")
     if len(data) <= limit:

@@ -46,7 +46,7 @@ def wait(since: Token | None = None, timeout: float | None = None) -> Token:
     reader = agent.machine()
     segment = reader.segment
     while True:
-        moment = segment.moment()  # first: what changes from here on ends the sleep below
+        moment = segment.moment()  # first: later changes end the sleep
         look_around(segment.directory)
         token = segment.revision(), reader.version()
         if since is None:

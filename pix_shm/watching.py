@@ -36,7 +36,7 @@ class Watcher:
 
     def _run(self) -> None:
         while not self._stopping:
-            moment = self._segment.moment()  # first: what changes from here on ends the sleep below
+            moment = self._segment.moment()  # first: later changes end the sleep
             try:
                 self._wake()
             except BaseException as error:

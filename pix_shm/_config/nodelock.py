@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 from pix_shm._config.owners import (
     give_to_owner_of,
     is_alive,
+    own_start,
     pid_namespace,
-    start_of,
     started_at,
 )
 from pix_shm._config.temporaries import fill, temporary_name
@@ -165,7 +165,7 @@ class NodeLock:
         marks = {
             "id": self._identity,
             "pids": pid_namespace(),
-            "start": start_of(self._process),
+            "start": own_start(),
             "guard": self._guard,
         }
         record = {"pid": self._process, "at": _now(), "pix_shm": marks}

@@ -42,6 +42,13 @@ def started_at(process: int) -> float | None:
     return (time.time() - up + ticks / os.sysconf("SC_CLK_TCK")) * 1000
 
 
+@cache
+def own_start() -> int | None:
+    """Return when this process started, as :func:`start_of` does."""
+    return start_of(os.getpid())
+
+
+@cache
 def pid_namespace() -> str | None:
     """Return what tells the ids of one running system and pid namespace from all others."""
     try:
@@ -78,3 +85,11 @@ def _state(process: int) -> tuple[str | None, int | None]:
         return fields[0].decode("ascii"), int(fields[19])
     except (OSError, IndexError, ValueError):
         return None, None
+
+
+def _after_fork() -> None:
+    own_start.cache_clear()
+    pid_namespace.cache_clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

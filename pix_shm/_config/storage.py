@@ -440,7 +440,8 @@ def _read_once(path: str, directory: int | None) -> tuple[Content, bool]:
         if not stat.S_ISREG(before.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         parts = []
-        while part := os.read(descriptor, 1 << 20):
+        chunk = min(before.st_size + 1, 1 << 20)  # the common file in one go, and no room wasted
+        while part := os.read(descriptor, chunk):
             parts.append(part)
         same = _fingerprint(before) == _fingerprint(os.fstat(descriptor))
     finally:

@@ -12,15 +12,14 @@ import re
 import secrets
 from contextlib import suppress
 
-from pix_shm._config.owners import is_alive, start_of
+from pix_shm._config.owners import is_alive, own_start
 
 _NAME = re.compile(r"\.pix\.json\.([0-9]{1,10})-([0-9]{1,20})\.[0-9a-f]{16}\.tmp")
 
 
 def temporary_name() -> str:
     """Return a name that nobody has used, for a file of this process."""
-    process = os.getpid()
-    return f".pix.json.{process}-{start_of(process) or 0}.{secrets.token_hex(8)}.tmp"
+    return f".pix.json.{os.getpid()}-{own_start() or 0}.{secrets.token_hex(8)}.tmp"
 
 
 def fill(descriptor: int, data: bytes) -> None:

@@ -47,10 +47,12 @@ def test_intermediate_states_merge_and_the_latest_comes(other: Child, told: list
 
 
 def test_what_is_as_it_was_is_no_change(other: Child, told: list[State]) -> None:
+    other.ask("work()")
+    assert pix_shm.poll() == 1
     other.ask("block()")
     other.ask("release()")
     assert pix_shm.poll() == 0
-    assert told == []
+    assert told == [State(1, 0, None)]
 
 
 def test_an_agent_that_dies_is_told_of(other: Child, told: list[State]) -> None:

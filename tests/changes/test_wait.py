@@ -19,6 +19,7 @@ import pix_shm
 from pix_shm import waiting
 from pix_shm.agent import machine
 from pix_shm.sections import io
+from pix_shm.segment import Mapping, Segment
 
 
 def asleep(thread_or_process: int) -> bool:
@@ -200,6 +201,27 @@ def test_a_forked_child_waits_on_its_own(other: Child) -> None:
         os._exit(0 if pix_shm.wait(token, PATIENCE) != token else 1)
     assert other.ask("block()") == "done"
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.usefixtures("agent_dir", "never_by_the_clock")
+def test_what_changes_just_before_sleeping_is_not_slept_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The count of changes is read first. Were it read after what is waited for, a change in
+    between would be in the count, and not be seen.
+    """
+    token = pix_shm.wait(timeout=0)
+    segment = machine().segment
+    segment.publish_config((1, 2, 3, 4, 5))
+    token = pix_shm.wait(token, 0)
+    moment = Segment.moment
+
+    def change_and_read(self: Segment) -> tuple[Mapping | None, int]:
+        segment.publish_config((1, 2, 3, 4, 6))
+        return moment(self)
+
+    monkeypatch.setattr(Segment, "moment", change_and_read)
+    assert Sleeper(token).woken() != token
 
 
 # --- no wake-up is lost ---------------------------------------------------------------------------

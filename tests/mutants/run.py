@@ -15,11 +15,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from mutants import config, migration
+from mutants import changes, config, migration
 from mutants.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MUTANTS = [*config.MUTANTS, *migration.MUTANTS]
+MUTANTS = [*changes.MUTANTS, *config.MUTANTS, *migration.MUTANTS]
 PATIENCE = 300  # seconds; a mutant that hangs its tests is noticed by that
 
 
