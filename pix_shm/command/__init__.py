@@ -19,11 +19,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from importlib import import_module
 
     from pix_shm.errors import ArgumentError, PixShmError
+    from pix_shm.paths import adopt_directory
 
-    name = options.command
-    module = import_module(f"pix_shm.command.{COMMANDS[name] if name else 'summary'}")
+    name = options.command or "summary"
     try:
-        status: int = getattr(module, f"{name or 'summary'}_")(options)
+        adopt_directory(getattr(options, "agent_dir", None))
+        module = import_module(f"pix_shm.command.{COMMANDS[name]}")
+        status: int = getattr(module, f"{name}_")(options)
     except ArgumentError as error:
         return _complain(error, 2)
     except PixShmError as error:

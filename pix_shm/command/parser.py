@@ -7,6 +7,7 @@ import argparse
 from pix_shm._version import __version__
 
 COMMANDS = {
+    "summary": "summary",  # without a command
     "get": "settings",
     "set": "settings",
     "reset": "settings",

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from itertools import groupby
 
+from pix_shm._config import Runtime, runtime
 from pix_shm._config.diagnostics import ConfigDiagnostic
-from pix_shm._config.runtimes import Runtime
 from pix_shm.command.output import visible, write
 from pix_shm.command.rows import ROWS
 
 _PROBLEMS = 4  # with the rows, no more than a screen of 24 lines
 
 
-def summary_(options: argparse.Namespace) -> int:
-    """Print the settings of ``--agent-dir``."""
-    write(summary(Runtime(getattr(options, "agent_dir", None))))
+def summary_(_: argparse.Namespace) -> int:
+    """Print the settings."""
+    write(summary(runtime()))
     return 0
 
 
