@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from pix_shm._config import ConfigChange, on_config_change
@@ -20,12 +21,18 @@ from pix_shm.waiting import wait
 
 def watch_(options: argparse.Namespace) -> int:
     """Print a line for each change, until interrupted."""
-    show = _show_json if options.json else _show_text
+    lines = _json_lines if options.json else _text_lines
+    # Not printed by the listeners: what goes wrong there concerns nobody else.
+    changes: list[State | ConfigChange] = []
     token = wait(timeout=0)
-    on_state_change(lambda now: show(now, None))
-    on_config_change(lambda change: show(None, change))
+    on_state_change(changes.append)
+    on_config_change(changes.append)
     while True:
         poll()
+        for change in changes:
+            for line in lines(change):
+                write(line)
+        changes.clear()
         token = wait(token)
 
 
@@ -41,11 +48,11 @@ def wait_(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show_json(now: State | None, change: ConfigChange | None) -> None:
+def _json_lines(change: State | ConfigChange) -> Iterator[str]:
     record: dict[str, Any] = {"at": round(time.time(), 3)}
-    if now is not None:
-        record |= {"type": "state", **as_json(now)}
-    if change is not None:
+    if isinstance(change, State):
+        record |= {"type": "state", **as_json(change)}
+    else:
         record |= {
             "type": "config",
             "revision": change.revision,
@@ -53,16 +60,16 @@ def _show_json(now: State | None, change: ConfigChange | None) -> None:
             "source": change.source,
             "changed": {path: value_at(change.current, path) for path in change.changed},
         }
-    write(json.dumps(record))
+    yield json.dumps(record)
 
 
-def _show_text(now: State | None, change: ConfigChange | None) -> None:
+def _text_lines(change: State | ConfigChange) -> Iterator[str]:
     at = time.strftime("%H:%M:%S")
-    if now is not None:
-        counts = f"{now.activities} working, {now.blocks} blocked"
-        message = f": {visible(now.message)}" if now.message else ""
-        write(f"{at} state {now.state} ({counts}){message}")
-    if change is not None:
+    if isinstance(change, State):
+        counts = f"{change.activities} working, {change.blocks} blocked"
+        message = f": {visible(change.message)}" if change.message else ""
+        yield f"{at} state {change.state} ({counts}){message}"
+    else:
         for path in change.changed:
             value = json.dumps(value_at(change.current, path), ensure_ascii=False)
-            write(f"{at} config {path} = {visible(value)} ({change.origin})")
+            yield f"{at} config {path} = {visible(value)} ({change.origin})"
