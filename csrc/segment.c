@@ -151,16 +151,27 @@ static int settle(struct pix_segment *segment, uint64_t known_revision, bool mad
     return result;
 }
 
+/* What has the name, where it could not be opened. */
+static int refusal(int error)
+{
+    switch (error) {
+    case ENOENT:
+        return PIX_ABSENT;
+    case ELOOP:  /* a link */
+    case EINVAL: /* a directory, which glibc's shm_open reports so; the name itself is valid */
+    case EAGAIN: /* a file with somebody's lease on it */
+    case ENXIO:  /* a socket */
+        return PIX_FOREIGN;
+    default:
+        return PIX_SYSTEM;
+    }
+}
+
 static int open_and_verify(struct pix_segment *segment, uint64_t known_revision, int role)
 {
     segment->descriptor = sys_shm_open(segment->name);
-    if (segment->descriptor < 0) {
-        if (errno == ENOENT)
-            return PIX_ABSENT;
-        /* a link; a directory, which glibc's shm_open reports so (the name itself is valid); a file
-         * with somebody's lease on it */
-        return errno == ELOOP || errno == EINVAL || errno == EAGAIN ? PIX_FOREIGN : PIX_SYSTEM;
-    }
+    if (segment->descriptor < 0)
+        return refusal(errno);
     struct stat status;
     if (sys_fstat(segment->descriptor, &status) < 0)
         return PIX_SYSTEM;

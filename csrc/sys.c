@@ -142,6 +142,17 @@ enum sys_byte sys_byte_probe(int descriptor, int64_t byte)
     return range.l_type == F_UNLCK ? SYS_BYTE_FREE : SYS_BYTE_TAKEN;
 }
 
+/* Is the mark of being shared between processes that of a good semaphore? It goes into a system
+ * call, and glibc ends the process if the kernel does not take it: anything else there is damage.
+ * In 64-bit libraries it follows the two counters, of which any value will do. */
+static bool is_sound(const sem_t *semaphore)
+{
+    enum { MARK = 8 };
+    sem_t good;
+    (void)sem_init(&good, 1, 0); /* cannot fail for that value */
+    return memcmp((const char *)semaphore + MARK, (const char *)&good + MARK, sizeof(int)) == 0;
+}
+
 sem_t *sys_sem_open(const char *name)
 {
     char path[NAME_MAX];
@@ -155,7 +166,13 @@ sem_t *sys_sem_open(const char *name)
         status.st_size < (off_t)sizeof(sem_t))
         return NULL;
     sem_t *semaphore = sem_open(name, 0);
-    return semaphore == SEM_FAILED ? NULL : semaphore;
+    if (semaphore == SEM_FAILED)
+        return NULL;
+    if (!is_sound(semaphore)) {
+        sys_sem_close(semaphore);
+        return NULL;
+    }
+    return semaphore;
 }
 
 void sys_sem_close(sem_t *semaphore)
@@ -166,13 +183,17 @@ void sys_sem_close(sem_t *semaphore)
 void sys_sem_post_if_zero(sem_t *semaphore)
 {
     int value;
-    if (sem_getvalue(semaphore, &value) == 0 && value == 0)
+    if (is_sound(semaphore) && sem_getvalue(semaphore, &value) == 0 && value == 0)
         (void)sem_post(semaphore); /* EOVERFLOW cannot be: it was 0 */
 }
 
 void sys_sem_wait_until(sem_t *semaphore, uint64_t deadline_ns)
 {
     struct timespec deadline = timespec_of(deadline_ns);
+    if (!is_sound(semaphore)) {
+        sys_sleep_until(deadline_ns);
+        return;
+    }
     /* Woken, timed out or interrupted: the caller looks at the lock word in each case. */
     (void)sem_clockwait(semaphore, CLOCK_MONOTONIC, &deadline);
 }

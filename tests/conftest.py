@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from processes import Processes, name_of, remove_segment
 
 # Before anything of pix_shm is used: whoever forgets a fixture meets a home without anything in it.
@@ -17,6 +18,15 @@ _HOME = tempfile.TemporaryDirectory(prefix="pix-home-")
 os.environ["HOME"] = _HOME.name
 for _name in ("PI_CODING_AGENT_DIR", "HERDR_ENV", "HERDR_PANE_ID", "PIX_HERDR_NOTIFY"):
     os.environ.pop(_name, None)
+
+
+# Tests never time: machines are shared. A file of a fixture is written anew by each example.
+settings.register_profile(
+    "pix",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("pix")
 
 
 def _real_agent_directory() -> list[tuple[str, int, int, int]]:

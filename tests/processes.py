@@ -155,6 +155,15 @@ def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> bo
     return True
 
 
+def together(children: list[Child]) -> list[str]:
+    """Let children that say ``ready`` and then wait go on at once; what each said then."""
+    for child in children:
+        assert child.hear() == "ready"
+    for child in children:
+        child.say()
+    return [child.finish() for child in children]
+
+
 def name_of(directory: Path | str) -> str:
     """The name of the segment of an agent directory."""
     return segment_name(os.path.realpath(directory), os.geteuid())

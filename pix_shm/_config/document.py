@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -78,12 +80,19 @@ def parse(data: bytes) -> Document:
     space, is an empty document.
     """
     try:
-        text = _decode(data)
-        if not text.strip(" \t\r\n"):
-            return Document()
-        return _parse(text)
-    except _ProblemError as refused:
-        return Document(None, refused.problem)
+        return _parsed(data)
+    except RecursionError:
+        # The caller has used up its stack, which is no fault of the file: a thread has its own.
+        found: list[Document] = []
+
+        def parse_there() -> None:
+            with suppress(RecursionError):
+                found.append(_parsed(data))
+
+        thread = threading.Thread(target=parse_there)
+        thread.start()
+        thread.join()
+        return found[0] if found else Document(None, ParseProblem("no stack to parse it", 1, 1))
 
 
 def blank(data: bytes) -> bool:
@@ -130,6 +139,14 @@ class _ProblemError(Exception):
         self.problem = problem
 
 
+def _parsed(data: bytes) -> Document:
+    try:
+        text = _decode(data)
+        return _parse(text) if text.strip(" \t\r\n") else Document()
+    except _ProblemError as refused:
+        return Document(None, refused.problem)
+
+
 def _literal(value: object) -> orjson.Fragment:
     if isinstance(value, Number):
         return orjson.Fragment(value.literal)
@@ -168,14 +185,10 @@ def _parse(text: str) -> Document:
             parse_constant=_refuse_constant,
         )
     except json.JSONDecodeError as error:
-        # What follows the colon may quote the file.
-        reason = error.msg.partition(": ")[0]
-        raise _ProblemError(ParseProblem(reason, error.lineno, error.colno)) from None
+        raise _ProblemError(_refusal(error.msg, text, error.pos)) from None
     except _ConstantError as found:
         at = _first_constant(text, found.args[0])
         raise _ProblemError(_problem("not a JSON number", text, at)) from None
-    except RecursionError:
-        raise _ProblemError(ParseProblem("no stack left to parse it", 1, 1)) from None
     if not isinstance(root, dict):
         start = len(text) - len(text.lstrip())
         raise _ProblemError(_problem("the root is not an object", text, start))
@@ -205,7 +218,20 @@ def _real(literal: str) -> Json:
 
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|-?(?:NaN|Infinity)', re.DOTALL)
+_COMMENTS = ("//", "/*", "#")
+_TRAILING_COMMA = re.compile(r",[ \t\r\n]*[}\]]")
 _HIGH_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def _refusal(message: str, text: str, at: int) -> ParseProblem:
+    """Return what the parser says about the text, in more words where people often err."""
+    if text.startswith(_COMMENTS, at):
+        return _problem("comments are not allowed in JSON: take this one out", text, at)
+    comma = at if text.startswith(",", at) else len(text[:at].rstrip()) - 1
+    if _TRAILING_COMMA.match(text, max(comma, 0)):
+        return _problem("a trailing comma is not allowed in JSON: take it out", text, comma)
+    # What follows the colon may quote the file.
+    return _problem(message.partition(": ")[0], text, at)
 
 
 def _first_too_deep(text: str) -> int | None:

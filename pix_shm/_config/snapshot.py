@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from pix_shm._config.diagnostics import ConfigDiagnostic
+from pix_shm._config.diagnostics import FILE_LIMIT, ConfigDiagnostic
 from pix_shm._config.document import Json
 from pix_shm._config.sections.collapse import Collapse
 from pix_shm._config.sections.compaction import Compaction
@@ -68,6 +68,8 @@ def resolve_root(root: dict[str, Json]) -> tuple[dict[str, Any], tuple[ConfigDia
     found: list[ConfigDiagnostic] = []
 
     def report(path: str, refused: NotAllowedError) -> None:
+        if len(found) >= FILE_LIMIT:
+            return  # more are never listed, and a large file may have a million
         message = f"must be {refused.allowed}; the file has: {refused.given}"
         found.append(ConfigDiagnostic("INVALID_VALUE", "warning", path, message))
 

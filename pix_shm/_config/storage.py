@@ -30,6 +30,10 @@ NO_FILE: Fingerprint = (0, 0, 0, 0, 0)
 KEPT = ".before-v1"
 """Added to a file's name: the file as it was before the first migration that changed it."""
 
+LARGEST = 16 << 20
+"""Most bytes that a file may have, read or written: a hundred times what a large config needs.
+Beyond it, every agent would be busy for seconds with each change, or run out of memory."""
+
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _HOPS = 40  # as the kernel's own limit
@@ -66,7 +70,7 @@ def read(path: str, directory: int | None = None) -> Content:
     """Return what the file behind ``path`` holds; a missing one is empty.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: it cannot be read, is no regular file, or larger than :data:`LARGEST`.
     """
     for _ in range(_READ_TRIES):
         content, same = _read_once(path, directory)
@@ -174,9 +178,12 @@ class LockedFile:
             ConfigLockError: this process does not have the lock.
         """
         self.check_writable()
-        sweep(self._directory)
+        for directory in (self._directory, *self._directories):
+            sweep(directory)
         temporary = temporary_name()
         try:
+            if len(data) > LARGEST:
+                raise _too_large()  # nobody could read it
             mode, owner = self._kept()
             descriptor = self._create(temporary, mode)
             try:
@@ -184,7 +191,8 @@ class LockedFile:
                 self._rename(temporary)
                 status = os.fstat(descriptor)
             finally:
-                os.close(descriptor)
+                with suppress(OSError):  # what the file holds has been flushed
+                    os.close(descriptor)
         except BaseException as error:
             self._unlink(temporary)
             if isinstance(error, OSError) and not isinstance(error, ConfigWriteError):
@@ -439,14 +447,22 @@ def _read_once(path: str, directory: int | None) -> tuple[Content, bool]:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        parts = []
+        parts: list[bytes] = []
+        left = LARGEST
         chunk = min(before.st_size + 1, 1 << 20)  # the common file in one go, and no room wasted
         while part := os.read(descriptor, chunk):
             parts.append(part)
+            left -= len(part)
+            if left < 0:
+                raise _too_large()
         same = _fingerprint(before) == _fingerprint(os.fstat(descriptor))
     finally:
         os.close(descriptor)
     return Content(b"".join(parts), _fingerprint(before), stat.S_IMODE(before.st_mode)), same
+
+
+def _too_large() -> OSError:
+    return OSError(errno.EFBIG, f"larger than {LARGEST >> 20} MiB")
 
 
 def _fingerprint(status: os.stat_result) -> Fingerprint:

@@ -60,6 +60,33 @@ for line in sys.stdin:
 """
 
 
+# For children that are all at work at once: on a loaded machine the holder of the lock may not come
+# to run for longer than others wait. That is said, and made up for at a later change: `settle`.
+PATIENT = """
+import logging, warnings
+warnings.filterwarnings("ignore", "(?s).*cannot be used: .*does not go on")
+logging.disable()
+def settle(agent):
+    while agent._segment.problem is not None:
+        time.sleep(0.01)
+        pix_shm.begin_agent_activity(agent.events, "again")()
+"""
+
+
+# For a child that changes leases until it gets SIGUSR1, and then keeps one; see `stop_inside`.
+BUSY = """
+agent = pix_shm.attach(session="busy")
+over = []
+signal.signal(signal.SIGUSR1, lambda *_: over.append(True))
+say("ready")
+while not over:
+    pix_shm.begin_agent_activity(agent.events, "busy", "in vain")()
+kept = pix_shm.begin_agent_activity(agent.events, "kept", "building")
+say(agent.state().activities, len(pix_shm.agents()))
+hear()
+"""
+
+
 def start_agent(
     processes: Processes,
     session: str = "main",
@@ -196,6 +223,20 @@ def stopped_holder(directory: Path | str, child: Child) -> Iterator[None]:
         child.kill(signal.SIGCONT)
 
 
+def stop_inside(directory: Path | str, child: Child) -> int:
+    """Stop a process that changes leases all the time while it holds the segment's lock, which
+    nobody else wants meanwhile; returns the lock's word.
+    """
+    for _ in range(100_000):
+        stop(child)
+        with words_of(directory) as words:
+            word = int(words[LOCK_WORD])
+        if word != 0:
+            return word
+        child.kill(signal.SIGCONT)
+    raise AssertionError("it is never inside")
+
+
 def require(*command: str) -> None:
     """Skip the test where a command does not work here."""
     if shutil.which(command[0]) is None:
@@ -213,6 +254,14 @@ def mounted(script: str, *, unprivileged: bool = False) -> tuple[str, ...]:
         require("setpriv", "--bounding-set=-all", "--inh-caps=-all")
         drop = "setpriv --bounding-set=-all --inh-caps=-all "
     return ("unshare", "-Urm", "sh", "-ec", f'{script}\nexec {drop}"$@"', "sh")
+
+
+def joining(child: Child) -> tuple[str, ...]:
+    """A prefix that runs a command with the mounts of a child that has its own."""
+    here = ("--preserve-credentials", f"--wd={os.getcwd()}")
+    within = ("nsenter", *here, "-t", str(child.pid), "-U", "-m")
+    require(*within)
+    return within
 
 
 def other_user() -> int:

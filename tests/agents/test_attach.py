@@ -7,17 +7,19 @@ import threading
 from pathlib import Path
 
 import pytest
-from agents.support import slots_held, start_agent
+from agents.support import LOCK_WORD, PATIENT, slots_held, start_agent, words_of
 from processes import PATIENCE, Processes, remove_segment
 
 import pix_shm
 from pix_shm import EventBus
+from pix_shm._core import lib
 from pix_shm.paths import default_directory
 
 
 def test_attach_is_counted_for_each_directory_and_session(
     agent_dir: Path, tmp_path: Path, processes: Processes
 ) -> None:
+    """Section 3: the same arguments give the same agent, counted; the last ``close()`` ends it."""
     first = pix_shm.attach()
     again = pix_shm.attach(str(agent_dir) + "/")
     other = pix_shm.attach(session="other")
@@ -35,6 +37,7 @@ def test_attach_is_counted_for_each_directory_and_session(
 
 
 def test_a_link_to_the_directory_is_the_directory(agent_dir: Path, tmp_path: Path) -> None:
+    """Section 2: one directory has one segment and one agent of each session."""
     link = tmp_path / "link"
     link.symlink_to(agent_dir)
     with pix_shm.attach() as agent, pix_shm.attach(link) as same:
@@ -55,6 +58,7 @@ def test_attaching_again_after_the_last_close_is_a_new_agent(agent_dir: Path) ->
 
 
 def test_leaving_with_takes_back_one_attach_even_by_an_exception(agent_dir: Path) -> None:
+    """Section 3: leaving ``with`` ends it: the leases go, the slot is free."""
     with pytest.raises(ZeroDivisionError), pix_shm.attach(strict=True) as agent:  # noqa: PT012
         lease = pix_shm.begin_agent_block(agent.events, "ask")
         assert pix_shm.state().blocks == 1
@@ -65,6 +69,7 @@ def test_leaving_with_takes_back_one_attach_even_by_an_exception(agent_dir: Path
 
 
 def test_closing_drops_the_agents_leases_and_no_others(agent_dir: Path) -> None:
+    """Section 3: with the last ``close()`` the leases go."""
     with pix_shm.attach(session="stays") as stays:
         with pix_shm.attach(session="goes") as goes:
             kept = pix_shm.begin_agent_activity(stays.events, "kept")
@@ -252,9 +257,99 @@ def test_threads_that_attach_and_close_the_same_session(
     assert output == "0 0 idle\n"
 
 
+def test_32_threads_with_sessions_of_their_own_lose_no_slot(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """Section 4: counts are 0 and the state idle afterwards, and each slot is free again."""
+    child = processes.start(
+        PATIENT
+        + """
+import threading
+sys.setswitchinterval(1e-5)
+wrong = []
+def work(number):
+    for turn in range(4):
+        with pix_shm.attach(session=f"{number} {turn}") as agent:
+            for round in range(250):
+                with pix_shm.begin_agent_activity(agent.events, "tool", str(round)):
+                    lease = pix_shm.begin_agent_block(agent.events, "ask", str(round))
+                    if agent.state() != pix_shm.State(1, 1, str(round)):
+                        wrong.append(agent.state())
+                    lease()
+            settle(agent)
+threads = [threading.Thread(target=work, args=(number,)) for number in range(32)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+say(wrong, pix_shm.state().state, pix_shm.agents())
+hear()
+"""
+    )
+    assert child.hear() == "[] idle ()"
+    assert slots_held(agent_dir) == []
+    with words_of(agent_dir) as words:
+        assert words[LOCK_WORD] == 0
+        assert words[lib.PIX_AT_SUMMARY // 8] & 0xFFFFFFFF == 0
+    child.say()
+    assert child.finish() == ""
+
+
+def test_the_module_level_functions_stay_with_the_directory_first_attached_to(
+    agent_dir: Path, tmp_path: Path, processes: Processes
+) -> None:
+    """Section 2: others are reached through their ``Agent``."""
+    child = processes.start(
+        """
+        first = pix_shm.attach(sys.argv[1], session="first")
+        second = pix_shm.attach(session="also first")  # not the environment's: there is a first one
+        elsewhere = pix_shm.attach(os.environ["PI_CODING_AGENT_DIR"], session="elsewhere")
+        with pix_shm.begin_agent_block(elsewhere.events, "ask", "Proceed?"):
+            say(pix_shm.state().state, elsewhere.state().state)
+            with pix_shm.begin_agent_activity(second.events, "tool"):
+                say(pix_shm.state().state, [a.session for a in pix_shm.agents()])
+            say(pix_shm.runtime().path == os.path.join(first.directory, "pix.json"))
+        hear()
+        """,
+        tmp_path,
+    )
+    try:
+        assert child.hear() == "idle blocked"
+        assert child.hear() == "working ['first', 'also first']"
+        assert child.hear() == "True"
+        assert [a.session for a in pix_shm.agents()] == ["elsewhere"]
+        child.say()
+        assert child.finish() == ""
+    finally:
+        remove_segment(tmp_path)
+
+
+def test_the_module_level_functions_stay_with_the_environment_of_their_first_use(
+    agent_dir: Path, tmp_path: Path, processes: Processes
+) -> None:
+    """Section 2: whatever is attached to, or becomes of the environment, later."""
+    output = processes.start(
+        """
+        say(pix_shm.state().state)
+        first = os.environ["PI_CODING_AGENT_DIR"]
+        os.environ["PI_CODING_AGENT_DIR"] = sys.argv[1]
+        with pix_shm.attach(sys.argv[1], session="elsewhere") as elsewhere:
+            with pix_shm.begin_agent_block(elsewhere.events, "ask"), pix_shm.attach() as agent:
+                say(pix_shm.state().state, [a.session for a in pix_shm.agents()])
+                say(agent.directory == os.path.realpath(first))
+        """,
+        tmp_path,
+    )
+    try:
+        assert output.finish().splitlines() == ["idle", "idle ['main']", "True"]
+    finally:
+        remove_segment(tmp_path)
+
+
 def test_attaching_leaves_no_descriptor_and_no_thread_behind(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 3: process exit or not, what was attached to is given back."""
     output = processes.run(
         """
         import threading
@@ -275,6 +370,7 @@ def test_attaching_leaves_no_descriptor_and_no_thread_behind(
 def test_a_bus_without_an_agent_gets_one_that_goes_with_it(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 3: a bus without an agent gets one at its first lease."""
     output = processes.run(
         """
         import gc
@@ -320,6 +416,7 @@ def test_two_threads_on_a_bus_without_an_agent_give_it_one(
 
 
 def test_two_buses_without_agents_are_two_agents(agent_dir: Path) -> None:
+    """Section 2: an agent owns one slot of the segment and one bus."""
     one, two = EventBus(), EventBus()
     with pix_shm.begin_agent_activity(one, "one"), pix_shm.begin_agent_block(two, "two"):
         assert [a.source for a in pix_shm.agents()] == ["one", "two"]
@@ -327,6 +424,7 @@ def test_two_buses_without_agents_are_two_agents(agent_dir: Path) -> None:
 
 
 def test_agents_tells_who_and_what_of_every_process(agent_dir: Path, processes: Processes) -> None:
+    """Section 3: pid, session, pane, state, message, source, counts, since when."""
     working = start_agent(processes, "first", env={"HERDR_PANE_ID": "p7"})
     blocked = start_agent(processes, "second")
     before = float(working.ask("time.time()"))

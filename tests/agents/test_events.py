@@ -36,6 +36,7 @@ def events(agent: Agent) -> list[Event]:
 def test_each_lease_change_is_told_also_where_only_a_count_changed(
     agent: Agent, events: list[Event]
 ) -> None:
+    """Section 3: ``{state, message?, activities, blocks}`` after every lease change."""
     with pix_shm.begin_agent_activity(agent.events, "tool"):
         with pix_shm.begin_agent_activity(agent.events, "tool", "building"):
             pass
@@ -54,6 +55,7 @@ def test_each_lease_change_is_told_also_where_only_a_count_changed(
 def test_a_reset_is_one_change_and_releasing_twice_is_none(
     agent: Agent, events: list[Event]
 ) -> None:
+    """Section 3: ``release()`` is idempotent."""
     leases = [pix_shm.begin_agent_activity(agent.events, "tool") for _ in range(3)]
     leases[0]()
     leases[0]()
@@ -81,6 +83,7 @@ def test_closing_tells_that_the_leases_are_gone(agent_dir: Path) -> None:
 
 
 def test_a_request_is_answered(agent: Agent, events: list[Event]) -> None:
+    """Section 3: ``pix:agent-state:request`` is answered."""
     with pix_shm.begin_agent_block(agent.events, "ask", "Proceed?"):
         events.clear()
         agent.events.emit(REQUEST)
@@ -90,6 +93,7 @@ def test_a_request_is_answered(agent: Agent, events: list[Event]) -> None:
 
 
 def test_binding_replays_once_and_answers_until_unbound(agent: Agent, events: list[Event]) -> None:
+    """Section 3: binding replays the state at once and answers requests."""
     with pix_shm.begin_agent_block(agent.events, "ask", "Proceed?"):
         events.clear()
         first = pix_shm.bind_agent_state_events(agent.events)
@@ -120,6 +124,7 @@ def test_binding_a_bare_bus_gives_it_an_agent(agent_dir: Path) -> None:
 
 
 def test_a_raising_handler_stops_nobody(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
+    """Section 3: a raising handler never stops the others."""
     heard: list[Event] = []
 
     def fail(_event: Event) -> None:

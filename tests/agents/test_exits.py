@@ -21,6 +21,7 @@ bare = pix_shm.begin_agent_activity(pix_shm.EventBus(), "bare")
 def test_b28_ending_with_open_leases_is_silent(
     agent_dir: Path, processes: Processes, flags: str
 ) -> None:
+    """Section 3: process exit ends an agent: its leases go, its slot is free."""
     env = {"PYTHONWARNINGS": flags[2:]} if flags.startswith("-W") else {}
     if flags == "-Xdev":
         env = {"PYTHONDEVMODE": "1"}
@@ -42,6 +43,7 @@ def test_b28_ending_with_open_leases_is_silent(
 def test_b28_the_hosts_own_error_is_the_only_one_shown(
     agent_dir: Path, processes: Processes, ending: str, status: int, shown: str
 ) -> None:
+    """Section 4: whatever the host ends by, its leases go."""
     child = processes.start(OPEN + ending)
     _, errors = child.process.communicate(timeout=PATIENCE)
     assert child.process.returncode == status
@@ -53,6 +55,7 @@ def test_b28_the_hosts_own_error_is_the_only_one_shown(
 
 
 def test_b28_exit_from_a_handler_of_the_bus(agent_dir: Path, processes: Processes) -> None:
+    """Section 4: ``sys.exit`` in a callback."""
     child = processes.start(
         """
         agent = pix_shm.attach()

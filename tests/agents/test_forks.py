@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from agents.support import PROMISE
+from agents.support import PATIENT, PROMISE
 from processes import Processes, eventually
 
 import pix_shm
@@ -51,6 +51,7 @@ def run(child):
 def test_b19_a_childs_end_releases_nothing_of_its_parents(
     agent_dir: Path, processes: Processes, ending: str
 ) -> None:
+    """Section 4: nor does releasing an inherited lease."""
     parent = processes.start(
         _PARENT
         + f"""
@@ -72,6 +73,7 @@ hear()
 def test_b19_a_child_reads_at_once_and_gets_a_slot_at_its_first_use(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: it can read at once; an inherited agent gets a slot at its first use."""
     output = processes.run(
         _PARENT
         + """
@@ -147,6 +149,7 @@ say(seen(), len(pix_shm.agents()))
 def test_b19_the_children_of_a_parent_that_is_gone_do_not_keep_it_alive(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: after ``fork()`` the child shares no slot with its parent."""
     parent = processes.start(
         _PARENT
         + """
@@ -165,6 +168,7 @@ hear()
 
 
 def test_b19_after_exec_nothing_is_counted_twice(agent_dir: Path, processes: Processes) -> None:
+    """Section 4: nothing of an agent goes through ``exec``."""
     output = processes.run(
         _PARENT
         + """
@@ -188,30 +192,63 @@ say(seen(), len(pix_shm.agents()))
 def test_b19_multiprocessing(
     agent_dir: Path, processes: Processes, tmp_path: Path, method: str
 ) -> None:
+    """Section 4: however they are started and end, children are agents of their own, and take with
+    them what is theirs and nothing else.
+    """
     script = tmp_path / "host.py"
     script.write_text(
-        """
-import multiprocessing, sys
-import pix_shm
-
+        "import multiprocessing, os, signal, sys, time\nimport pix_shm\n"
+        + PATIENT
+        + """
 def work(number):
     agent = pix_shm.attach()
     with pix_shm.begin_agent_block(agent.events, "worker", str(number)):
+        settle(agent)
         return pix_shm.state().blocks >= 2, len(pix_shm.agents()) >= 2
+
+def end(way, told):
+    lease = pix_shm.begin_agent_block(pix_shm.attach().events, "worker", "never answered")
+    told.send(pix_shm.state().blocks)
+    if way == "raise":
+        raise SystemExit(3)
+    if way == "exit":
+        os._exit(3)
+    if way == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        signal.pause()
 
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
     agent = pix_shm.attach()
+    def shown():
+        return pix_shm.state().blocks, len(pix_shm.agents())
     with pix_shm.begin_agent_block(agent.events, "ask", "Proceed?"):
         with context.Pool(2) as pool:
             print(set(pool.map(work, range(20))), flush=True)
             pool.close()
             pool.join()
-        print(pix_shm.state().blocks, len(pix_shm.agents()), flush=True)
-        process = context.Process(target=work, args=(1,))
-        process.start()
-        process.join()
-        print(process.exitcode, pix_shm.state().blocks, len(pix_shm.agents()), flush=True)
+        print(shown(), flush=True)
+        for way in ("raise", "exit", "kill", "terminate"):
+            here, there = context.Pipe()
+            process = context.Process(target=end, args=(way, there))
+            process.start()
+            blocks = here.recv()
+            if way == "terminate":
+                process.terminate()
+            process.join()
+            until = time.monotonic() + float(sys.argv[2])
+            agents = len(pix_shm.agents())
+            while shown() != (1, 1) and time.monotonic() < until:
+                time.sleep(0.005)
+            print(way, process.exitcode, blocks, agents, shown(), flush=True)
+        with context.Pool(2) as pool:  # ends by terminating its workers
+            results = pool.imap_unordered(work, range(20))
+            print(next(results), flush=True)
+        until = time.monotonic() + float(sys.argv[2])
+        while shown() != (1, 1) and time.monotonic() < until:
+            time.sleep(0.005)
+        print(shown(), flush=True)
     print(pix_shm.state().state, flush=True)
 """
     )
@@ -220,15 +257,28 @@ if __name__ == "__main__":
         "os.execv(sys.executable, [sys.executable, *sys.argv])",
         script,
         method,
+        PROMISE,
     )
-    assert output.splitlines() == ["{(True, True)}", "1 1", "0 1 1", "idle"]
+    assert output.splitlines() == [
+        "{(True, True)}",
+        "(1, 1)",
+        "raise 3 2 1 (1, 1)",
+        "exit 3 2 1 (1, 1)",
+        "kill -9 2 1 (1, 1)",
+        "terminate -15 2 1 (1, 1)",
+        "(True, True)",
+        "(1, 1)",
+        "idle",
+    ]
 
 
 def test_b19_threads_keep_changing_leases_while_another_forks(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: also where other threads were inside of the core."""
     output = processes.run(
-        _PARENT
+        PATIENT
+        + _PARENT
         + """
 import threading
 stop = threading.Event()
@@ -241,6 +291,7 @@ for thread in threads:
     thread.start()
 def child():
     with pix_shm.begin_agent_block(agent.events, "child"):
+        settle(agent)
         assert agent.state() == pix_shm.State(0, 1, None), agent.state()
         assert pix_shm.state().blocks == 2, pix_shm.state()
         assert os.getpid() in [a.pid for a in pix_shm.agents()]
@@ -260,6 +311,7 @@ say(seen(), len(pix_shm.agents()))
 def test_b19_forks_beside_a_thread_that_attaches_leave_no_slot_with_the_children(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: also where another thread was opening or replacing the segment."""
     parent = processes.start(
         """
         import threading, warnings
@@ -319,7 +371,7 @@ def test_b19_forks_beside_a_thread_that_attaches_leave_no_slot_with_the_children
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_fork_in_a_handler_of_the_bus(agent_dir: Path, processes: Processes) -> None:
+def test_b19_a_fork_in_a_handler_of_the_bus(agent_dir: Path, processes: Processes) -> None:
     output = processes.run(
         """
         agent = pix_shm.attach()
@@ -346,7 +398,7 @@ def test_a_fork_in_a_handler_of_the_bus(agent_dir: Path, processes: Processes) -
     assert output.splitlines() == ["['working', 'idle'] idle blocked", "0 ['blocked'] blocked 1"]
 
 
-def test_a_childs_bus_hears_that_the_parents_leases_are_not_its_own(
+def test_b19_a_childs_bus_hears_that_the_parents_leases_are_not_its_own(
     agent_dir: Path, processes: Processes
 ) -> None:
     output = processes.run(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from agents.support import PROMISE, slots_held, start_agent, stopped_holder
-from processes import Processes
+from agents.support import PROMISE, never_made, slots_held, start_agent, stopped_holder
+from processes import Processes, eventually
 
 import pix_shm
 from pix_shm import State
+from pix_shm.segment import WAIT_SECONDS
 
 IDLE = State(0, 0, None)
 
@@ -220,6 +221,7 @@ def test_finalizers_that_release_leases_while_the_segment_is_opened(
 def test_b05_interrupts_at_random_instants_of_lease_changes(
     agent_dir: Path, processes: Processes, seed: int
 ) -> None:
+    """Section 4: what is interrupted leaves neither a lease nor a lock behind."""
     other = start_agent(processes, "other")
     child = processes.start(
         """
@@ -282,14 +284,89 @@ def test_b05_interrupts_at_random_instants_of_lease_changes(
     assert other.finish() == ""
 
 
+def test_b05_sigint_ends_a_child_at_a_random_instant_and_the_parent_can_always_acquire(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """Section 4: 300 rounds; each child opens and releases until it is interrupted."""
+    child = processes.start(
+        """
+        import random, warnings
+        warnings.simplefilter("ignore", ResourceWarning)  # a lease lost on its way to its name
+        dice = random.Random(5)
+        agent = pix_shm.attach()
+        ready, told = os.pipe()
+        def loop():
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                own = pix_shm.attach(session="child")
+                os.write(told, b"x")
+                while True:
+                    with pix_shm.begin_agent_activity(own.events, "child"):
+                        with pix_shm.begin_agent_block(own.events, "child", "Proceed?"):
+                            pass
+            except KeyboardInterrupt:
+                os._exit(0)
+            finally:
+                os._exit(1)
+        wrong = []
+        for round in range(300):
+            pid = os.fork()
+            if pid == 0:
+                loop()
+            os.read(ready, 1)
+            time.sleep(dice.random() * 0.005)
+            os.kill(pid, signal.SIGINT)
+            _, status = os.waitpid(pid, 0)
+            with pix_shm.begin_agent_block(agent.events, "parent"):
+                [info] = pix_shm.agents()
+                if status != 0 or (info.session, info.blocks) != ("main", 1):
+                    wrong.append((round, status, info))
+        say(wrong, agent._segment.problem)
+        say(agent.state().state, len(pix_shm.agents()))
+        """
+    )
+    assert child.hear() == "[] None"
+    assert child.hear() == "idle 1"
+    assert child.finish() == ""
+    assert eventually(lambda: pix_shm.state() == IDLE, PROMISE)
+
+
+def test_b05_a_timed_wait_for_the_making_of_a_segment_keeps_its_end_under_alarms(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """An alarm each millisecond neither cuts the wait short nor makes it endless."""
+    with never_made(agent_dir):
+        child = processes.start(
+            """
+            import logging, warnings
+            from pix_shm.segment import START_SECONDS
+            warnings.simplefilter("ignore")
+            logging.disable()
+            alarms = []
+            signal.signal(signal.SIGALRM, lambda *_: alarms.append(1))
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+            begun = time.monotonic()
+            try:
+                pix_shm.attach(strict=True)
+            except pix_shm.SegmentError as error:
+                waited = time.monotonic() - begun
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                say(waited >= START_SECONDS, len(alarms) > 10, "another process" in str(error))
+            """
+        )
+        assert child.finish() == "True True True\n"
+
+
 def test_b05_a_timed_wait_for_the_lock_keeps_its_end_under_interrupts(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: a lease is delayed by as much as without alarms, not less and not for ever."""
     holder, agent = start_agent(processes, "holder"), start_agent(processes, "agent")
     agent.ask("signal.signal(signal.SIGALRM, lambda *_: None)")
     agent.ask("signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)")
     with stopped_holder(agent_dir, holder):
-        agent.ask("block('ask', 'Proceed?')")  # returns at all
+        waited = "(t := time.monotonic(), block('ask', 'Proceed?'), time.monotonic() - t)[2]"
+        assert float(agent.ask(waited)) >= WAIT_SECONDS  # and it returns at all
         assert agent.ask("own(), len(caught)") == "((0, 1), 1)"
     agent.ask("signal.setitimer(signal.ITIMER_REAL, 0)")
     assert agent.finish() == holder.finish() == ""

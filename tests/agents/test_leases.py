@@ -37,6 +37,7 @@ def both(agent: Agent) -> State:
 
 
 def test_blocks_outrank_activities(agent: Agent) -> None:
+    """Section 4: blocks outrank activities; nested leases collapse to one state."""
     assert both(agent) == IDLE
     with pix_shm.begin_agent_activity(agent.events, "tool", "building"):
         assert both(agent) == State(1, 0, "building")
@@ -51,6 +52,7 @@ def test_blocks_outrank_activities(agent: Agent) -> None:
 
 
 def test_c05_nested_blocks_stay_blocked_until_both_are_released(agent: Agent) -> None:
+    """Section 4: two open blocks stay ``blocked`` until both are released."""
     first = pix_shm.begin_agent_block(agent.events, "a", "first")
     second = pix_shm.begin_agent_block(agent.events, "b", "second")
     assert both(agent) == State(0, 2, "second")
@@ -61,6 +63,7 @@ def test_c05_nested_blocks_stay_blocked_until_both_are_released(agent: Agent) ->
 
 
 def test_c05_the_message_is_that_of_a_block_still_open(agent: Agent) -> None:
+    """Section 4: the message is that of the lease opened last and still open."""
     first = pix_shm.begin_agent_block(agent.events, "a", "first")
     second = pix_shm.begin_agent_block(agent.events, "b", "second")
     first()
@@ -77,6 +80,7 @@ def test_the_message_of_the_lease_opened_last_is_none_if_it_has_none(agent: Agen
 
 
 def test_c05_blocks_from_32_threads(agent_dir: Path, processes: Processes) -> None:
+    """Section 4: 32 threads, 1,000 leases each; in the end every count is 0."""
     output = processes.run(
         """
         import threading
@@ -140,6 +144,8 @@ ENDINGS = [
 def test_c02_a_block_ends_with_the_prompt_however_that_ends(
     agent: Agent, ending: BaseException
 ) -> None:
+    """Section 3: released on return, raise and cancellation."""
+
     def prompt() -> None:
         assert both(agent) == State(1, 1, "Proceed?")
         raise ending
@@ -162,6 +168,8 @@ def test_c02_a_block_ends_with_the_prompt_however_that_ends(
 def test_c02_an_awaited_block_ends_with_the_prompt_however_that_ends(
     agent: Agent, ending: BaseException
 ) -> None:
+    """Section 3: an awaitable result gives an awaitable that holds the block until it is done."""
+
     async def prompt() -> None:
         assert both(agent) == State(0, 1, "Proceed?")
         raise ending
@@ -285,6 +293,7 @@ def test_c02_a_generator_closed_inside_its_block(agent: Agent) -> None:
 
 
 def test_c03_releasing_twice_releases_once(agent: Agent) -> None:
+    """Section 3: ``release()`` is idempotent."""
     first = pix_shm.begin_agent_block(agent.events, "a")
     second = pix_shm.begin_agent_block(agent.events, "b")
     for _ in range(3):
@@ -296,6 +305,7 @@ def test_c03_releasing_twice_releases_once(agent: Agent) -> None:
 
 
 def test_c03_a_dropped_lease_is_released_with_a_warning(agent: Agent) -> None:
+    """Section 4: a lease that is garbage-collected is released, with a ``ResourceWarning``."""
     kept = pix_shm.begin_agent_activity(agent.events, "kept")
     lease = pix_shm.begin_agent_block(agent.events, "forgetful", "Proceed?")
     assert both(agent) == State(1, 1, "Proceed?")
@@ -306,6 +316,8 @@ def test_c03_a_dropped_lease_is_released_with_a_warning(agent: Agent) -> None:
 
 
 def test_c03_a_dropped_lease_in_a_cycle_is_released_by_the_collector(agent: Agent) -> None:
+    """Section 4: also where only the collector finds it."""
+
     class Host:
         lease: pix_shm.Lease
         itself: Host
@@ -320,6 +332,7 @@ def test_c03_a_dropped_lease_in_a_cycle_is_released_by_the_collector(agent: Agen
 
 
 def test_c03_reset_drops_every_lease_of_this_agent_only(agent: Agent) -> None:
+    """Section 3: ``reset_agent_state`` drops every lease of that agent."""
     with pix_shm.attach(session="other") as other:
         kept = pix_shm.begin_agent_block(other.events, "kept", "kept")
         leases = [pix_shm.begin_agent_activity(agent.events, "error") for _ in range(54)]
@@ -344,9 +357,10 @@ def test_c03_resetting_a_bus_without_an_agent_does_nothing(agent_dir: Path) -> N
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-def test_unbounded_text_is_cut_between_characters_and_the_own_event_keeps_it(
+def test_b23_unbounded_text_is_cut_between_characters_and_the_own_event_keeps_it(
     agent_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Section 4: message 256 bytes, source and session 64, pane 32; the event keeps the whole."""
     monkeypatch.setenv("HERDR_PANE_ID", "p" * 31 + "é")
     with pix_shm.attach(session="s" * 63 + "é") as agent:
         events: list[dict[str, object]] = []
@@ -378,7 +392,9 @@ def test_unbounded_text_is_cut_between_characters_and_the_own_event_keeps_it(
         ("half \ud83d of one", "half ? of one"),
     ],
 )
-def test_what_others_see_is_one_line_of_bounded_utf8(agent: Agent, given: str, shown: str) -> None:
+def test_c15_what_others_see_is_one_line_of_bounded_utf8(
+    agent: Agent, given: str, shown: str
+) -> None:
     events: list[dict[str, object]] = []
     agent.events.on("pix:agent-state", events.append)
     with pix_shm.begin_agent_block(agent.events, given, given):
@@ -420,6 +436,7 @@ def test_an_empty_message_is_told_alike_everywhere(agent: Agent) -> None:
 
 
 def test_more_leases_than_the_summary_counts(agent: Agent) -> None:
+    """Section 4: unbounded input is bounded, counts included."""
     leases = [pix_shm.begin_agent_activity(agent.events, "many") for _ in range(66_000)]
     assert pix_shm.state().activities == 65535
     assert agent.state().activities == pix_shm.agents()[0].activities == 66_000

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agents.support import PROMISE, Counting, start_agent
+from agents.support import PATIENT, PROMISE, Counting, start_agent
 from processes import Child, Processes, eventually, remove_segment
 
 import pix_shm
@@ -22,6 +22,7 @@ IDLE = State(0, 0, None)
 def test_b21_the_revision_is_never_torn_and_never_goes_back(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 2: the revision only grows."""
     with pix_shm.attach(strict=True):
         start = pix_shm.revision()
         assert start > 0
@@ -55,9 +56,10 @@ def test_b21_the_revision_is_never_torn_and_never_goes_back(
         assert changes > 10
 
 
-def test_the_revision_does_not_go_back_when_the_segment_is_gone(
+def test_b21_the_revision_does_not_go_back_when_the_segment_is_gone(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 2: also when a segment is made anew."""
     alone = pix_shm.revision()
     processes.run("pix_shm.attach(strict=True)")
     pix_shm.agents()  # finds the segment
@@ -81,6 +83,7 @@ def test_attaching_is_no_change_of_the_config(agent_dir: Path, processes: Proces
 def test_b23_a_reader_sees_one_state_or_the_other_and_no_mixture(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: the summary can always be read without a lock."""
     writer = processes.start(
         """
         agent = pix_shm.attach()
@@ -119,6 +122,7 @@ def test_b23_a_reader_sees_one_state_or_the_other_and_no_mixture(
 def test_an_agent_whose_leases_change_all_the_time_is_not_missed(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 3: ``agents()`` is every live agent."""
     writer = processes.start(
         """
         agent = pix_shm.attach()
@@ -137,15 +141,16 @@ def test_b23_many_writers_beside_readers(agent_dir: Path, processes: Processes) 
     """Message and counts belong together also where the winner changes hands all the time."""
     writers = [
         processes.start(
-            """
-            agent = pix_shm.attach(session=sys.argv[1])
-            number = int(sys.argv[1])
-            until = time.monotonic() + 1
-            while time.monotonic() < until:
-                begin = pix_shm.begin_agent_block if number % 2 else pix_shm.begin_agent_activity
-                with begin(agent.events, "x", f"{number}" * 250):
-                    pass
-            """,
+            PATIENT
+            + """
+agent = pix_shm.attach(session=sys.argv[1])
+number = int(sys.argv[1])
+until = time.monotonic() + 1
+while time.monotonic() < until:
+    begin = pix_shm.begin_agent_block if number % 2 else pix_shm.begin_agent_activity
+    with begin(agent.events, "x", f"{number}" * 250):
+        pass
+""",
             number,
         )
         for number in range(3)
@@ -164,6 +169,7 @@ def test_b23_many_writers_beside_readers(agent_dir: Path, processes: Processes) 
 
 
 def test_c04_each_step_is_seen_from_another_process(agent_dir: Path, processes: Processes) -> None:
+    """Section 4: what is told is told to all."""
     agent = start_agent(processes)
     steps = [
         ("work('tool', 'building')", "working"),
@@ -183,6 +189,7 @@ def test_c04_each_step_is_seen_from_another_process(agent_dir: Path, processes: 
 def test_the_message_is_that_of_the_winning_lease_opened_last_on_the_machine(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: of the winning kind, opened last and still open, over all agents."""
     agents = [start_agent(processes, str(number)) for number in range(3)]
     one, two, three = agents
 
@@ -231,25 +238,29 @@ def shown_idle(*agents: object) -> bool:
 def test_the_summary_is_the_sum_of_the_agents_and_ends_at_zero(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: the machine-wide summary is the sum over live agents."""
     children = [
         processes.start(
-            """
-            number = int(sys.argv[1])
-            agent = pix_shm.attach(session=str(number))
-            say("ready")
-            hear()
-            for round in range(2000):
-                begin = pix_shm.begin_agent_block if round % 3 else pix_shm.begin_agent_activity
-                begin(agent.events, "x", str(round))()
-            kept = [pix_shm.begin_agent_activity(agent.events, "kept") for _ in range(number)]
-            kept += [pix_shm.begin_agent_block(agent.events, "kept") for _ in range(number % 3)]
-            say("kept")
-            hear()
-            for lease in kept:
-                lease()
-            say("released")
-            hear()
-            """,
+            PATIENT
+            + """
+number = int(sys.argv[1])
+agent = pix_shm.attach(session=str(number))
+say("ready")
+hear()
+for round in range(2000):
+    begin = pix_shm.begin_agent_block if round % 3 else pix_shm.begin_agent_activity
+    begin(agent.events, "x", str(round))()
+kept = [pix_shm.begin_agent_activity(agent.events, "kept") for _ in range(number)]
+kept += [pix_shm.begin_agent_block(agent.events, "kept") for _ in range(number % 3)]
+settle(agent)
+say("kept")
+hear()
+for lease in kept:
+    lease()
+settle(agent)
+say("released")
+hear()
+""",
             number,
         )
         for number in range(8)
@@ -279,7 +290,7 @@ def test_the_summary_is_the_sum_of_the_agents_and_ends_at_zero(
 
 
 @pytest.mark.parametrize("ask", [pix_shm.revision, pix_shm.agents], ids=["revision", "agents"])
-def test_the_block_of_a_dead_agent_goes_whatever_else_is_asked_before(
+def test_c01_the_block_of_a_dead_agent_goes_whatever_else_is_asked_before(
     agent_dir: Path, processes: Processes, ask: Callable[[], object]
 ) -> None:
     """As a renderer does it, for each of its frames."""
@@ -308,7 +319,7 @@ def _dead_beside_living(processes: Processes) -> Child:
     return living
 
 
-def test_a_dead_agent_that_nobody_clears_away_is_looked_for_once_a_second(
+def test_c01_a_dead_agent_that_nobody_clears_away_is_looked_for_once_a_second(
     agent_dir: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     living = _dead_beside_living(processes)
@@ -323,7 +334,7 @@ def test_a_dead_agent_that_nobody_clears_away_is_looked_for_once_a_second(
     assert living.finish() == ""
 
 
-def test_the_dead_stay_left_out_while_nobody_can_look(
+def test_c01_the_dead_stay_left_out_while_nobody_can_look(
     agent_dir: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread of this process is inside of the core just when the look is due."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from agents.support import (
+    PATIENT,
     PROMISE,
     kill_unreaped,
     other_user,
@@ -38,6 +39,7 @@ def _plant_pid(directory: Path, slot: int, pid: int) -> None:
 def test_b15_the_pid_in_a_slot_decides_nothing(
     agent_dir: Path, processes: Processes, tmp_path: Path
 ) -> None:
+    """Section 4: a reused pid is not the old agent; nor is any other number."""
     log = tmp_path / "trace"
     calls = "trace=kill,tkill,tgkill,rt_sigqueueinfo,rt_tgsigqueueinfo,pidfd_send_signal"
     traced = ("strace", "-f", "-o", str(log), "-e", calls)
@@ -71,20 +73,20 @@ def test_b15_the_pid_in_a_slot_decides_nothing(
     assert sent == []
 
 
-_MANY = """
-import gc, warnings
-caught = []
-warnings.showwarning = lambda text, kind, *_, **__: caught.append(str(text))
-warnings.simplefilter("always")
+_MANY = (
+    PATIENT
+    + """
 first, number = int(sys.argv[1]), int(sys.argv[2])
 held = []
 for session in range(first, first + number):
-    agent = pix_shm.attach(session=str(session), strict=True)
+    agent = pix_shm.attach(session=str(session))
     held.append((agent, pix_shm.begin_agent_activity(agent.events, "tool", str(session))))
+settle(agent)
 say("ready")
 for line in sys.stdin:
     say(eval(line))
 """
+)
 
 PER_PROCESS = lib.PIX_AGENTS // 4
 
@@ -99,6 +101,7 @@ def _fill(processes: Processes) -> list[Child]:
 def test_b17_all_slots_taken_and_all_their_owners_killed(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: all slots taken, state is this process's own, with one diagnostic."""
     first = _fill(processes)
     assert pix_shm.state().activities == len(pix_shm.agents()) == lib.PIX_AGENTS
     for child in first:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,13 +14,18 @@ from pathlib import Path
 
 import pytest
 from agents.support import (
+    BUSY,
+    LOCK_WORD,
     PROMISE,
     Counting,
     never_made,
     path_of,
+    semaphore_of,
     slots_held,
     start_agent,
+    stop_inside,
     stopped_holder,
+    words_of,
 )
 from processes import PATIENCE, Child, Processes, eventually, remove_segment
 
@@ -39,9 +45,46 @@ def _publishes(agent: Child) -> bool:
     return told == [(1, 1)]
 
 
+def test_b04_a_process_stopped_inside_of_the_critical_section(
+    agent_dir: Path, processes: Processes
+) -> None:
+    """Section 4: its lock held by a stopped process, a segment neither fails nor delays a lease;
+    the process goes on correctly when it is woken.
+    """
+    agent = start_agent(processes, "agent")
+    busy = processes.start(BUSY)
+    assert busy.hear() == "ready"
+    word = stop_inside(agent_dir, busy)
+
+    agent.ask("block('ask', 'Proceed?')")
+    assert agent.ask("own(), seen()") == "((0, 1), (0, 1))"
+    assert agent.ask("len(caught), len(logged)") == "(1, 1)"
+    assert processes.run("say(pix_shm.state().blocks, len(pix_shm.agents()))") == "0 2\n"
+    summary = processes.run("from pix_shm.command import main; sys.exit(main())")
+    assert str(agent_dir) in summary
+    with words_of(agent_dir) as words:
+        assert words[LOCK_WORD] == word, "it was robbed"
+    posted = semaphore_of(agent_dir).read_bytes()[:4]
+    assert posted == bytes(4), "somebody posted for a living holder"
+
+    busy.kill(signal.SIGUSR1)
+    busy.kill(signal.SIGCONT)
+    assert busy.hear() == "1 2"
+    assert eventually(lambda: _publishes(agent), PROMISE)
+    assert pix_shm.state() == State(1, 1, "Proceed?")
+    assert agent.ask("seen()") == "(1, 1)"
+    assert agent.ask("len(caught), len(logged)") == "(1, 1)", "told once"
+    busy.say()
+    assert busy.finish() == agent.finish() == ""
+    assert pix_shm.state() == IDLE
+
+
 def test_c24_a_publish_that_failed_is_made_up_for_at_the_next_call(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: its lock held by a stopped process, state is this process's own, and published at
+    the next operation that can.
+    """
     holder, agent = start_agent(processes, "holder"), start_agent(processes, "agent")
     holder.ask("work('tool', 'building')")
     with stopped_holder(agent_dir, holder):
@@ -103,9 +146,10 @@ def test_c24_the_same_state_again_is_not_taken_for_published(
     assert agent.finish() == holder.finish() == ""
 
 
-def test_a_stopped_holder_hinders_no_reader_no_newcomer_and_no_exit(
+def test_b04_a_stopped_holder_hinders_no_reader_no_newcomer_and_no_exit(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: it can always be read without a lock."""
     holder, leaver = start_agent(processes, "holder"), start_agent(processes, "leaver")
     holder.ask("block('ask', 'Proceed?')")
     leaver.ask("work('tool')")
@@ -136,6 +180,7 @@ def test_a_stopped_holder_hinders_no_reader_no_newcomer_and_no_exit(
 def test_strict_raises_also_for_an_agent_that_was_attached_before(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: ``attach(strict=True)`` raises."""
     holder = start_agent(processes, "holder")
     agent = start_agent(processes, "agent")
     with stopped_holder(agent_dir, holder):
@@ -145,9 +190,10 @@ def test_strict_raises_also_for_an_agent_that_was_attached_before(
     assert holder.finish() == ""
 
 
-def test_a_config_commit_does_not_wait_for_a_stopped_holder(
+def test_b04_a_config_commit_does_not_wait_for_a_stopped_holder(
     agent_dir: Path, processes: Processes
 ) -> None:
+    """Section 4: never fails a config call."""
     holder, agent = start_agent(processes, "holder"), start_agent(processes, "agent")
     agent.ask("exec('from pix_shm._config import config, update_config', globals())")
     agent.ask("exec('from pix_shm.sections import collapse', globals())")
@@ -161,7 +207,8 @@ def test_a_config_commit_does_not_wait_for_a_stopped_holder(
     assert agent.finish() == holder.finish() == ""
 
 
-def test_many_threads_beside_a_stopped_holder(agent_dir: Path, processes: Processes) -> None:
+def test_b04_many_threads_beside_a_stopped_holder(agent_dir: Path, processes: Processes) -> None:
+    """Section 4: one diagnostic, however many threads meet it."""
     holder = start_agent(processes, "holder")
     agent = start_agent(processes, "agent")
     code = """
@@ -196,9 +243,10 @@ def core(monkeypatch: pytest.MonkeyPatch) -> Counting:
     return counting
 
 
-def test_one_change_finds_out_that_the_holder_is_stopped_and_the_others_wait_no_more(
+def test_b04_one_change_finds_out_that_the_holder_is_stopped_and_the_others_wait_no_more(
     agent_dir: Path, processes: Processes, core: Counting
 ) -> None:
+    """Section 4: never delays a lease by more than 50 ms: those behind it do not wait in turn."""
     holder = start_agent(processes, "holder")
     with pix_shm.attach() as agent, pix_shm.attach(session="other") as other:
         core.calls.clear()

@@ -68,6 +68,7 @@ def _start(processes: Processes, wrap: tuple[str, ...]) -> Child:
 def test_b11_without_room_nobody_is_killed_and_room_is_used_once_it_is_there(
     agent_dir: Path, processes: Processes, script: str
 ) -> None:
+    """Section 4: full: never fails a lease or a config call; published once that can be."""
     child = _start(processes, mounted(script))
     _works_alone(child)
     filler = ["filler"] if script == FULL else []
@@ -106,6 +107,7 @@ def test_b11_room_that_goes_while_the_segment_is_used(
 def test_b12_without_a_usable_shared_memory_the_state_is_the_processs_own(
     agent_dir: Path, processes: Processes, script: str, unprivileged: bool
 ) -> None:
+    """Section 4: no /dev/shm: one diagnostic, one ``RuntimeWarning``, and the config works."""
     child = _start(processes, mounted(script, unprivileged=unprivileged))
     _works_alone(child)
     assert child.finish() == ""

@@ -8,20 +8,29 @@ import json
 import logging
 import os
 import stat
+import time
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from processes import name_of
 
 import pix_shm.errors
 from pix_shm._config import ConfigChange, ConfigDiagnostic, Runtime
-from pix_shm._config.diagnostics import FILE_LIMIT, LIMIT
-from pix_shm.errors import ConfigError, ConfigParseError, PixShmError
+from pix_shm._config.diagnostics import FILE_LIMIT, LIMIT, Code
+from pix_shm.errors import (
+    ConfigError,
+    ConfigLockError,
+    ConfigParseError,
+    ConfigValueError,
+    ConfigWriteError,
+    PixShmError,
+    UnsupportedVersionError,
+)
 from pix_shm.sections import Section, collapse, gate, io, pretty
 
 
@@ -44,19 +53,23 @@ def make_unsafe(file: Path) -> None:
     file.chmod(0o666)
 
 
-CONDITIONS: dict[str, Callable[[Path], None]] = {
+CONDITIONS: dict[str, Callable[[Path], object]] = {
     "PARSE_ERROR": put('{"a": }'),
     "INVALID_VALUE": put('{"io": {"timeoutSec": "x"}}'),
     "READ_FAILED": lambda file: file.mkdir(),
     "UNSUPPORTED_CONFIG_VERSION": put('{"$version": 2}'),
     "UNSAFE_PERMISSIONS": make_unsafe,
+    "MIGRATION_FAILED": lambda file: file.with_name("optimizer.json").write_text("{"),
 }
+PATHS = {"INVALID_VALUE": "io.timeoutSec", "MIGRATION_FAILED": "optimizer.json"}
+"""Of the conditions of the file, whose path is not the file."""
 
 
 @pytest.mark.parametrize("code", CONDITIONS)
 def test_a_condition_of_the_file_is_listed_once_while_it_lasts(
     file: Path, runtime: Runtime, code: str
 ) -> None:
+    """Section 8: a condition is listed once, not once a read, and goes away when it does."""
     assert runtime.diagnostics() == ()
     CONDITIONS[code](file)
     runtime.reload()
@@ -69,18 +82,20 @@ def test_a_condition_of_the_file_is_listed_once_while_it_lasts(
     (still,) = runtime.diagnostics()
     assert replace(still, cause=None) == replace(condition, cause=None)
     assert condition.severity in ("warning", "error")
-    assert condition.path == ("io.timeoutSec" if code == "INVALID_VALUE" else str(file))
+    assert condition.path in (PATHS.get(code), str(file.with_name(PATHS.get(code, file.name))))
     assert condition.message
     assert condition.at > 0
     if file.is_dir():
         file.rmdir()
     file.write_text("{}")
     file.chmod(0o600)
+    file.with_name("optimizer.json").unlink(missing_ok=True)
     runtime.reload()
     assert runtime.diagnostics() == ()
 
 
 def test_a_condition_that_comes_again_is_a_new_one(file: Path, runtime: Runtime) -> None:
+    """Section 8: ``at`` is when a condition was first seen, and one that went is another one."""
     file.write_text("{")
     runtime.reload()
     (first,) = runtime.diagnostics()
@@ -100,6 +115,7 @@ def test_a_condition_that_comes_again_is_a_new_one(file: Path, runtime: Runtime)
 def test_a_directory_that_cannot_be_flushed_is_listed_until_it_can(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Section 8, ``WRITE_FAILED``: listed once, while durability is not confirmed."""
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
@@ -119,7 +135,9 @@ def test_a_directory_that_cannot_be_flushed_is_listed_until_it_can(
 
 
 def test_a_segment_that_cannot_be_used_is_listed_until_it_can(file: Path, runtime: Runtime) -> None:
-    """Section 4: config calls work all the same, with one diagnostic and one warning."""
+    """Section 8, ``SEGMENT_UNAVAILABLE``; section 4: config calls work all the same, with one
+    diagnostic and one warning.
+    """
     stranger = Path("/dev/shm" + name_of(file.parent))
     stranger.write_bytes(b"not a segment")
     with warnings.catch_warnings(record=True) as caught:
@@ -134,7 +152,7 @@ def test_a_segment_that_cannot_be_used_is_listed_until_it_can(file: Path, runtim
 
 
 def test_a_listener_that_ends_itself_and_fails_is_no_condition(runtime: Runtime) -> None:
-    """Nobody could ever make it succeed again."""
+    """Section 8, ``LISTENER_FAILED``: nobody could ever make this one succeed again."""
 
     def once(_: ConfigChange) -> None:
         off()
@@ -149,7 +167,7 @@ def test_a_listener_that_ends_itself_and_fails_is_no_condition(runtime: Runtime)
 
 
 def test_many_bad_values_hide_nothing_else(file: Path, runtime: Runtime) -> None:
-    """Whatever was listed first."""
+    """Section 8: a bounded list; what is wrong with the whole file comes first."""
     rules = json.dumps(["("] * 1000)
     file.write_text(f'{{"gate": {{"autoApprove": {rules}}}}}')
     runtime.reload()
@@ -161,7 +179,27 @@ def test_many_bad_values_hide_nothing_else(file: Path, runtime: Runtime) -> None
     assert len(codes(runtime)) == FILE_LIMIT
 
 
+def test_of_many_bad_values_no_more_are_noted_than_listed(
+    file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 8: a bounded list. A large file may have a million, which would cost gigabytes."""
+    made: list[ConfigDiagnostic] = []
+
+    def counted(*given: Any) -> ConfigDiagnostic:
+        made.append(ConfigDiagnostic(*given))
+        return made[-1]
+
+    monkeypatch.setattr("pix_shm._config.snapshot.ConfigDiagnostic", counted)
+    tools = {f"t{number}": number for number in range(10_000)}
+    file.write_text(json.dumps({"collapse": {"tools": tools}, "io": {"timeoutSec": 7}}))
+    assert runtime.get(io).timeout_sec == 7
+    assert codes(runtime) == ["INVALID_VALUE"] * FILE_LIMIT
+    assert len(made) == FILE_LIMIT
+
+
 def test_many_listeners_hide_nothing_else(file: Path, runtime: Runtime) -> None:
+    """Section 8: a bounded list; each kind of condition has room of its own."""
+
     def fail(_: ConfigChange) -> None:
         raise RuntimeError
 
@@ -197,7 +235,9 @@ def test_many_listeners_hide_nothing_else(file: Path, runtime: Runtime) -> None:
 def test_parse_errors_say_where(
     file: Path, runtime: Runtime, data: bytes, line: int, column: int
 ) -> None:
-    """Line and column count characters from 1; the exception has the same ones."""
+    """Section 5, Reading: a ``PARSE_ERROR`` with line and column, which count characters from 1;
+    the exception has the same ones.
+    """
     file.write_bytes(data)
     (condition,) = runtime.diagnostics()
     assert condition.code == "PARSE_ERROR"
@@ -268,7 +308,9 @@ BAD_DOCUMENT = json.dumps(
 def test_no_message_holds_a_value_of_the_file(
     file: Path, runtime: Runtime, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
-    """Neither of a condition, nor of an exception and what it is chained to, nor in the log."""
+    """Section 8: values that may be private never appear: neither in a condition, nor in an
+    exception and what it is chained to, nor in the log.
+    """
     file.write_text(text)
     with caplog.at_level(logging.DEBUG, "pix_shm"):
         conditions = runtime.diagnostics()
@@ -290,6 +332,7 @@ def test_no_message_holds_a_value_of_the_file(
 
 
 def test_no_message_holds_a_value_that_an_update_was_given(runtime: Runtime) -> None:
+    """Section 8: values that may be private never appear in a message."""
     patches: list[tuple[Any, dict[str, Any]]] = [
         (collapse, {"delaySec": SECRET}),
         (collapse, {"tools": {"tool": SECRET}}),
@@ -318,6 +361,11 @@ def make_parent_a_file(file: Path) -> None:
     file.parent.write_text("")
 
 
+def make_huge(file: Path) -> None:
+    with file.open("wb") as opened:
+        opened.truncate(1 << 30)
+
+
 def make_loop(file: Path) -> None:
     file.symlink_to(file.name)
 
@@ -327,6 +375,7 @@ PROBLEMS: dict[str, Callable[[Path], object]] = {
     "bytes": lambda file: file.write_bytes(bytes(range(256))),
     "deep": put("[" * 100_000),
     "large numbers": put('{"io": {"timeoutSec": 1' + "0" * 100_000 + "}}"),
+    "huge": make_huge,
     "fifo": make_fifo,
     "link loop": make_loop,
     "link to nothing": lambda file: file.symlink_to("nothing/at/all"),
@@ -340,7 +389,7 @@ PROBLEMS: dict[str, Callable[[Path], object]] = {
 def test_no_problem_of_the_file_makes_a_read_raise(
     file: Path, runtime: Runtime, problem: str
 ) -> None:
-    """Before it was read the first time, and after it was read well."""
+    """Section 8: before it was read the first time, and after it was read well."""
     other = Runtime(file.parent)
     assert other.get(io).timeout_sec == 30
     PROBLEMS[problem](file)
@@ -355,7 +404,11 @@ def test_no_problem_of_the_file_makes_a_read_raise(
         assert str(each.diagnostics()).isprintable()
 
 
+# --- one class for each thing that a caller can do ------------------------------------------------
+
+
 def test_every_exception_has_one_root_and_says_what_to_do() -> None:
+    """Section 8: every exception derives from ``PixShmError``; each class says what to do."""
     classes = [
         value
         for value in vars(pix_shm.errors).values()
@@ -366,3 +419,56 @@ def test_every_exception_has_one_root_and_says_what_to_do() -> None:
         assert issubclass(each, PixShmError)
         assert each.__doc__
         assert each.__name__ in pix_shm.__all__
+
+
+def lock_it(file: Path) -> None:
+    marks = {"pid": os.getppid(), "at": time.time() * 1000}
+    file.with_name("pix.json.lock").write_text(json.dumps(marks))
+
+
+FAILURES: dict[str, tuple[Callable[[Path], object], type[ConfigError]]] = {
+    "repair the file": (put('{"a": }'), ConfigParseError),
+    "correct the call": (lambda _: None, ConfigValueError),
+    "try again later": (lock_it, ConfigLockError),
+    "see to rights and space": (lambda file: file.mkdir(), ConfigWriteError),
+    "upgrade": (put('{"$version": 2}'), UnsupportedVersionError),
+}
+
+
+@pytest.mark.parametrize("to_do", FAILURES)
+def test_each_failure_has_the_class_of_what_can_be_done(
+    file: Path, runtime: Runtime, to_do: str
+) -> None:
+    """Section 8: each class says what the caller can do: who handles one handles none of the others
+    by it.
+    """
+    prepare, expected = FAILURES[to_do]
+    prepare(file)
+    value = "x" if to_do == "correct the call" else 7
+    with pytest.raises(ConfigError) as raised:
+        runtime.update(io, {"timeoutSec": value}, timeout=0.1)
+    assert type(raised.value) is expected
+    assert str(file) in str(raised.value) or raised.value.path == "io.timeoutSec"  # type: ignore[attr-defined]
+    others = [each for _, each in FAILURES.values() if each is not expected]
+    assert not isinstance(raised.value, tuple(others))
+    if to_do != "correct the call":
+        with pytest.raises(expected):
+            runtime.reset(io, timeout=0.1)
+    assert runtime.init(timeout=0.1) is None  # a start does not fail over it
+    assert runtime.get(io).timeout_sec == 30
+    if file.is_dir():
+        file.rmdir()
+    for path in file.parent.iterdir():
+        path.unlink()
+    assert runtime.update(io, {"timeoutSec": 7}, timeout=0.1) is not None
+
+
+def test_what_the_contract_calls_them() -> None:
+    """Section 8: the fields of a condition, and the codes; two more are ours, and documented."""
+    assert [field.name for field in fields(ConfigDiagnostic)] == [
+        *("code", "severity", "path", "message", "cause", "at")
+    ]
+    assert {*get_args(Code)} - {"UNSAFE_PERMISSIONS", "LOCK_UNAVAILABLE"} == {
+        *("PARSE_ERROR", "INVALID_VALUE", "READ_FAILED", "WRITE_FAILED", "MIGRATION_FAILED"),
+        *("UNSUPPORTED_CONFIG_VERSION", "LISTENER_FAILED", "SEGMENT_UNAVAILABLE"),
+    }

@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import Processes
+from processes import Processes, together
 
 from pix_shm._config import Runtime
+from pix_shm.command import main
 from pix_shm.errors import ConfigParseError, ConfigValueError
 from pix_shm.sections import collapse, gate, io, optimizer, pretty
 
+BOM = b"\xef\xbb\xbf"
 BROKEN = '{"$version":1,"pretty":{"icons":"ascii"},}'
 
 
 def test_a01_readers_never_see_half_a_file(file: Path, processes: Processes) -> None:
-    """Section 5: the file is renamed into place, whole."""
+    """Section 5, Writing: the file is renamed into place, whole."""
     writers, updates = 4, 25
     bulk = {"$version": 1, **{f"unknown{i}": "x" * 1000 for i in range(64)}}
     file.write_text(json.dumps(bulk))
@@ -70,7 +72,7 @@ def test_a01_readers_never_see_half_a_file(file: Path, processes: Processes) -> 
 
 
 def test_a02_no_update_is_lost(file: Path, processes: Processes) -> None:
-    """Section 5: the file is read inside the lock."""
+    """Section 5, Writing: the file is read inside the lock."""
     children = [
         processes.start(
             """
@@ -87,12 +89,7 @@ def test_a02_no_update_is_lost(file: Path, processes: Processes) -> None:
         )
         for number in range(16)
     ]
-    for child in children:
-        assert child.hear() == "ready"
-    for child in children:
-        child.say()
-    for child in children:
-        child.finish()
+    together(children)
     tools = json.loads(file.read_bytes())["collapse"]["tools"]
     assert tools == {f"t{number:02}": False for number in range(16)}
 
@@ -100,7 +97,7 @@ def test_a02_no_update_is_lost(file: Path, processes: Processes) -> None:
 def test_a04_a_parse_error_wipes_nothing(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Section 5: what cannot be parsed is never overwritten."""
+    """Section 5, Reading: what cannot be parsed is never overwritten."""
     file.write_text(BROKEN)
     before = file.read_bytes(), file.stat()
     assert runtime.get(pretty).icons == "nerd"
@@ -135,8 +132,120 @@ def test_a04_a_parse_error_wipes_nothing(
     assert [p.name for p in file.parent.iterdir()] == ["pix.json"]
 
 
+@pytest.mark.parametrize("mark", [b"", BOM], ids=["", "marked"])
+def test_a06_a_byte_order_mark_is_accepted(
+    file: Path, runtime: Runtime, capsys: pytest.CaptureFixture[str], mark: bytes
+) -> None:
+    """Section 5, Reading: by every reader: config, summary, migration, and after a write."""
+    legacy = file.with_name("optimizer.json")
+    file.write_bytes(mark + b'{"io": {"timeoutSec": 7}}')
+    legacy.write_bytes(mark + b'{"rtk": "off"}')
+    assert (runtime.get(io).timeout_sec, runtime.get(optimizer).rtk) == (7, "off")
+    assert main([]) == 0
+    assert "* timeout (sec)     7\n" in capsys.readouterr().out
+    assert runtime.init() is not None
+    assert runtime.update(collapse, {"delaySec": 3}) is not None
+    fresh = Runtime(file.parent)
+    assert (fresh.get(io).timeout_sec, fresh.get(optimizer).rtk) == (7, "off")
+    assert fresh.get(collapse).delay_sec == 3
+    assert fresh.diagnostics() == ()
+    assert not legacy.exists()
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert "* timeout (sec)     7\n" in out
+    assert "!" not in out
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-16-le"])
+def test_a06_utf_16_is_no_config(
+    file: Path, runtime: Runtime, capsys: pytest.CaptureFixture[str], encoding: str
+) -> None:
+    """Section 5, Reading. As A04: defaults, one diagnostic, no write, byte-identical; the sidecar
+    is as it was.
+    """
+    legacy = file.with_name("optimizer.json")
+    mark = {"utf-16": b"", "utf-16-be": b"\xfe\xff", "utf-16-le": b""}[encoding]
+    file.write_bytes(mark + '{"io": {"timeoutSec": 7}}'.encode(encoding))
+    legacy.write_bytes(mark + '{"rtk": "off"}'.encode(encoding))
+    before = {p.name: (p.read_bytes(), p.stat()) for p in file.parent.iterdir()}
+    assert (runtime.get(io).timeout_sec, runtime.get(optimizer).rtk) == (30, "on")
+    assert runtime.init() is None
+    with pytest.raises(ConfigParseError):
+        runtime.update(io, {"timeoutSec": 8})
+    assert sorted((d.code, d.path) for d in runtime.diagnostics()) == [
+        ("MIGRATION_FAILED", str(legacy)),
+        ("PARSE_ERROR", str(file)),
+    ]
+    assert main([]) == 0
+    assert f"! PARSE_ERROR {file}: line 1, column " in capsys.readouterr().out
+    assert {p.name: (p.read_bytes(), p.stat()) for p in file.parent.iterdir()} == before
+
+
+COMMENTS = "comments are not allowed in JSON: take this one out"
+TRAILING = "a trailing comma is not allowed in JSON: take it out"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "reason"),
+    [
+        ('// x\n{"$version": 1, "pretty": {"icons": "ascii"}}', 1, 1, COMMENTS),
+        ('{"$version": 1, // x\n"pretty": {"icons": "ascii"}}', 1, 17, COMMENTS),
+        ('{"$version": 1,\n  /* y */ "pretty": {"icons": "ascii"}}', 2, 3, COMMENTS),
+        ('{"$version": 1, "pretty": {"icons": /* y */ "ascii"}}', 1, 37, COMMENTS),
+        ('{"$version": 1, "pretty": {"icons": "ascii"}} // x', 1, 47, COMMENTS),
+        ('{"$version": 1, "pretty": {"icons": "ascii"\n,\n}}', 2, 1, TRAILING),
+        ('{"$version": 1, "gate": {"autoApprove": ["a", ]}}', 1, 45, TRAILING),
+        ('{"u": "http://x", /* y */ "pretty": {"icons": "ascii",},}', 1, 19, COMMENTS),
+    ],
+)
+def test_a07_comments_and_trailing_commas_are_refused(
+    file: Path,
+    runtime: Runtime,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    line: int,
+    column: int,
+    reason: str,
+) -> None:
+    """Section 5, Reading: never stripped, never saved in part; said where, and what to do."""
+    file.write_text(text)
+    before = file.read_bytes(), file.stat()
+    legacy = file.with_name("optimizer.json")
+    legacy.write_text('{"rtk": "off"}')
+    assert runtime.get(pretty).icons == "nerd"
+    (condition,) = runtime.diagnostics()
+    assert (condition.code, condition.path) == ("PARSE_ERROR", str(file))
+    assert condition.message == f"line {line}, column {column}: {reason}"
+    with pytest.raises(ConfigParseError) as raised:
+        runtime.update(collapse, {"delaySec": 15})
+    assert (raised.value.line, raised.value.column) == (line, column)
+    assert str(raised.value) == (
+        f"{file}: line {line}, column {column}: {reason}; repair the file or set it aside"
+    )
+    with pytest.raises(ConfigParseError):
+        runtime.reset(pretty)
+    assert runtime.init() is None
+    assert main([]) == 0
+    assert f"! PARSE_ERROR {file}: line {line}, column {column}: {reason}\n" in (
+        capsys.readouterr().out
+    )
+    assert (file.read_bytes(), file.stat()) == before
+    assert {p.name for p in file.parent.iterdir()} == {"pix.json", "optimizer.json"}
+
+
+def test_a07_what_only_looks_like_a_comment_is_text(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: a string may hold ``//``, ``/*`` and commas before brackets; it is
+    kept.
+    """
+    text = '{"$version": 1, "u": "http://x /* y */ ,} ,]", "#": "// x"}'
+    file.write_text(text)
+    assert runtime.update(collapse, {"delaySec": 15}) is not None
+    assert runtime.diagnostics() == ()
+    assert json.loads(file.read_text()) == {**json.loads(text), "collapse": {"delaySec": 15}}
+
+
 def test_a08_unknown_keys_are_kept(file: Path) -> None:
-    """Section 5: in place and in order; only the edited path differs."""
+    """Section 5, Writing: in place and in order; only the edited path differs."""
     text = json.dumps(
         {
             "zeta": {"": [1, {"b": 1, "a": 2}], "__proto__": {"x": None}},
@@ -165,7 +274,9 @@ def test_a08_unknown_keys_are_kept(file: Path) -> None:
 
 
 def test_a34_an_edit_from_outside_survives(file: Path, runtime: Runtime) -> None:
-    """Section 5: the file is read inside the lock; what was known before counts for nothing."""
+    """Section 5, Writing: the file is read inside the lock; what was known before counts for
+    nothing.
+    """
     file.write_text('{"$version": 1, "pretty": {"icons": "ascii"}, "collapse": {"delaySec": 3}}')
     assert runtime.get(pretty).icons == "ascii"
     edited = file.with_name("edited")
@@ -212,6 +323,7 @@ def test_a36_values_are_neither_rewritten_nor_shown(
 
 @pytest.mark.parametrize("root", ["[]", '"x"', "null", "42"])
 def test_a37_a_root_of_the_wrong_shape_is_refused(file: Path, runtime: Runtime, root: str) -> None:
+    """Section 5, Reading: as A04: defaults, a ``PARSE_ERROR``, and never overwritten."""
     file.write_text(root)
     assert runtime.get(io).timeout_sec == 30
     assert [d.code for d in runtime.diagnostics()] == ["PARSE_ERROR"]
@@ -221,7 +333,7 @@ def test_a37_a_root_of_the_wrong_shape_is_refused(file: Path, runtime: Runtime, 
 
 
 def test_a37_wrong_shapes_fall_back_alone(file: Path, runtime: Runtime) -> None:
-    """Section 5: siblings work; the bad raw value survives unrelated writes."""
+    """Section 5, Fields: siblings work; the bad raw value survives unrelated writes."""
     bad = {
         "pretty": None,
         "collapse": True,
@@ -255,7 +367,7 @@ def test_a37_wrong_shapes_fall_back_alone(file: Path, runtime: Runtime) -> None:
 
 @pytest.mark.parametrize("value", ['"10"', "-1", "1e400", "true"])
 def test_a37_numbers_of_the_wrong_shape(file: Path, runtime: Runtime, value: str) -> None:
-    """The raw value survives as it stands: 1e400 is no Infinity."""
+    """Section 5, Fields: the raw value survives as it stands: 1e400 is no Infinity."""
     file.write_text(f'{{"collapse": {{"delaySec": {value}, "enabled": false}}}}')
     assert runtime.get(collapse).delay_sec == 10
     assert runtime.get(collapse).enabled is False

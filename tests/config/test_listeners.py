@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,60 @@ import pytest
 from processes import PATIENCE, eventually
 
 from pix_shm._config import ConfigChange, Runtime
-from pix_shm.errors import ConfigValueError
+from pix_shm.errors import ConfigParseError, ConfigValueError
 from pix_shm.sections import io, pretty
 
 
+def test_what_a_change_says(file: Path, runtime: Runtime) -> None:
+    """Section 6: ``revision``, ``origin``, ``source``, ``changed``, ``previous``, ``current``,
+    ``persisted``; of each origin that this process makes.
+    """
+    assert [field.name for field in fields(ConfigChange)] == [
+        *("revision", "origin", "source", "changed", "previous", "current", "persisted")
+    ]
+    told: list[ConfigChange] = []
+    runtime.subscribe(told.append, immediate=True)
+    runtime.update(pretty, {"icons": "ascii", "diff": {"splitMinWidth": 7}}, source="me")
+    runtime.reset(pretty, ["icons"], source="you")
+    file.write_text('{"io": {"timeoutSec": 7}}')
+    runtime.reload()
+    file.write_text('{"io": {"timeoutSec": 8}}')
+    runtime._due = 0.0
+    runtime.poll()
+    migration = runtime.init()
+    assert migration is not None
+    assert [(c.origin, c.source, c.changed, c.persisted) for c in (*told, migration)] == [
+        ("init", None, (), False),
+        ("api", "me", ("pretty.icons", "pretty.diff.splitMinWidth"), True),
+        ("api", "you", ("pretty.icons",), True),
+        ("reload", None, ("pretty.diff.splitMinWidth", "io.timeoutSec"), False),
+        ("external", None, ("io.timeoutSec",), False),
+        ("migration", None, (), True),
+    ]
+    for before, change in pairwise((*told, migration)):
+        assert change.previous == before.current
+        assert change.current.revision == change.revision > before.revision
+    with pytest.raises(AttributeError):
+        told[0].revision = 1  # type: ignore[misc]
+
+
+def test_only_what_succeeded_is_told(file: Path, runtime: Runtime) -> None:
+    """Section 6: only after success: who is told finds it done; what failed is not told."""
+    seen: list[Any] = []
+    runtime.subscribe(lambda c: seen.append((c.revision, json.loads(file.read_bytes())["io"])))
+    change = runtime.update(io, {"timeoutSec": 7})
+    assert change is not None
+    assert seen == [(change.revision, {"timeoutSec": 7})]
+    with pytest.raises(ConfigValueError):
+        runtime.update(io, {"timeoutSec": 0})
+    file.write_text("{")
+    with pytest.raises(ConfigParseError):
+        runtime.update(io, {"timeoutSec": 8})
+    assert len(seen) == 1
+
+
 def test_listeners_are_told_in_order_before_the_update_returns(runtime: Runtime) -> None:
+    """Section 6: own changes are delivered before the update returns, in order of registration."""
     told: list[str] = []
     runtime.subscribe(lambda _: told.append("first"))
     runtime.subscribe(lambda _: told.append("second"))
@@ -23,7 +75,9 @@ def test_listeners_are_told_in_order_before_the_update_returns(runtime: Runtime)
 
 
 def test_the_list_is_copied(runtime: Runtime) -> None:
-    """Who unsubscribes or subscribes while a change is delivered matters from the next one on."""
+    """Section 6: over a copied list: who unsubscribes or subscribes while a change is delivered
+    matters from the next one on.
+    """
     told: list[str] = []
 
     def first(_: ConfigChange) -> None:
@@ -50,6 +104,9 @@ def test_unsubscribing_twice_ends_one_registration(runtime: Runtime) -> None:
 
 
 def test_a_raising_listener_is_a_condition_and_stops_nobody(runtime: Runtime) -> None:
+    """Section 6: a listener that raises becomes ``LISTENER_FAILED``; section 8: until it does
+    not.
+    """
     told: list[Any] = []
     failing = True
 
@@ -78,6 +135,7 @@ def test_a_raising_listener_is_a_condition_and_stops_nobody(runtime: Runtime) ->
 def test_what_ends_the_program_is_raised_when_everybody_was_told(
     file: Path, runtime: Runtime
 ) -> None:
+    """Section 6: it stops nobody, either."""
     told: list[Any] = []
 
     def end(_: ConfigChange) -> None:
@@ -94,6 +152,7 @@ def test_what_ends_the_program_is_raised_when_everybody_was_told(
 
 
 def test_an_update_by_a_listener_is_delivered_after_the_running_delivery(runtime: Runtime) -> None:
+    """Section 6: an update made by a listener is delivered after the running delivery ends."""
     told: list[tuple[str, Any]] = []
 
     def first(change: ConfigChange) -> None:
@@ -130,6 +189,7 @@ def test_filters(runtime: Runtime, paths: Any, wanted: bool) -> None:
 
 @pytest.mark.parametrize("path", ["pretty", "pretty.icon", "icons", "*", ".*", "pret.*", "pretty."])
 def test_a_filter_that_matches_nothing_is_refused(runtime: Runtime, path: str) -> None:
+    """Section 6: an exact path is that of a field."""
     with pytest.raises(ConfigValueError):
         runtime.subscribe(print, paths=[path])
     with pytest.raises(ConfigValueError):
@@ -149,6 +209,7 @@ def test_immediate_tells_the_new_listener_alone(runtime: Runtime) -> None:
 
 
 def test_reload_tells_what_changed_by_hand(file: Path, runtime: Runtime) -> None:
+    """Section 6: with origin reload, once."""
     told: list[ConfigChange] = []
     runtime.subscribe(told.append)
     file.write_text('{"pretty":{"icons":"ascii"}}')
@@ -176,6 +237,7 @@ def test_an_outside_edit_is_told_before_the_own_change(file: Path, runtime: Runt
 
 
 def test_threads_are_told_in_the_order_of_revisions(runtime: Runtime) -> None:
+    """Section 6: before each update returns, too."""
     told: list[int] = []
     runtime.subscribe(lambda c: told.append(c.revision))
     changes: list[ConfigChange | None] = []
@@ -199,6 +261,7 @@ def test_threads_are_told_in_the_order_of_revisions(runtime: Runtime) -> None:
 
 
 def test_an_update_returns_after_another_thread_delivered_it(runtime: Runtime) -> None:
+    """Section 6: own changes are delivered before the update returns, by whichever thread."""
     order: list[Any] = []
     delivering, go_on = threading.Event(), threading.Event()
 

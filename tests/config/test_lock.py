@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import PATIENCE, Processes
+from agents.support import PROMISE, mounted
+from processes import PATIENCE, Processes, eventually, together
 
 from pix_shm._config import Runtime, storage
 from pix_shm._config.lock import DirectoryLock
@@ -32,7 +33,8 @@ say("done")
 def test_a19_a_stopped_holder_is_never_robbed(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Section 5: waiters time out with a typed error naming holder and path; readers do not.
+    """Section 5, Writing: waiters time out with a typed error naming holder and path; readers do
+    not.
 
     A25, too: readers answer at once. And A26: nothing is written without the lock.
     """
@@ -54,9 +56,46 @@ def test_a19_a_stopped_holder_is_never_robbed(
     assert runtime.get(io).timeout_sec == 3
 
 
+def test_sandboxes_that_share_no_memory_exclude_each_other(
+    file: Path, runtime: Runtime, processes: Processes
+) -> None:
+    """Section 5, Writing: the lock holds between sandboxes that share the home directory but not
+    ``/dev/shm``; what the other one wrote is noticed within a second.
+    """
+    runtime.update(io, {"timeoutSec": 1})
+    wrap = mounted("mount -t tmpfs tmpfs /dev/shm")
+    holder = processes.start(HOLD, file.parent, wrap=wrap)
+    assert holder.hear() == "holding"
+    with pytest.raises(ConfigLockError) as raised:
+        runtime.update(io, {"timeoutSec": 5}, timeout=0.2)
+    assert raised.value.holder == holder.pid
+    assert holder.ask() == "done"
+    assert eventually(lambda: runtime.get(io).timeout_sec == 2, PROMISE)
+    adders = [
+        processes.start(
+            """
+            from pix_shm._config import Runtime
+            from pix_shm.sections import io
+            runtime = Runtime(sys.argv[1])
+            say("ready")
+            hear()
+            for _ in range(50):
+                runtime.update(io, lambda v: {"timeoutSec": v.timeout_sec + 1}, timeout=60)
+            """,
+            file.parent,
+            wrap=each,
+        )
+        for each in (wrap, wrap, ())
+    ]
+    together(adders)
+    assert eventually(lambda: runtime.get(io).timeout_sec == 152, PROMISE)
+    assert os.listdir(file.parent) == ["pix.json"]
+
+
 def test_the_lock_of_a_killed_holder_is_free(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
+    """Section 5, Writing: the kernel drops it at its holder's death."""
     holder = processes.start(HOLD, file.parent)
     assert holder.hear() == "holding"
     holder.kill()
@@ -66,7 +105,9 @@ def test_the_lock_of_a_killed_holder_is_free(
 def test_a23_a_forked_child_neither_keeps_nor_frees_the_lock(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Neither while the parent holds it, nor after; and the child must not write under it."""
+    """Section 5, Writing: neither while the parent holds it, nor after; and the child must not
+    write under it.
+    """
     parent = processes.start(
         """
         from pix_shm._config import Runtime
@@ -99,16 +140,52 @@ def test_a23_a_forked_child_neither_keeps_nor_frees_the_lock(
     assert runtime.get(io).timeout_sec == 8
 
 
-def test_a23_a_child_that_outlives_its_killed_parent_has_no_lock(
+def test_a23_a_child_that_ends_normally_within_the_lock_gives_nothing_back(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """The lock belongs to the open directory, of which a forked child has a copy."""
+    """Section 5, Writing: a third process is still excluded when it is gone."""
     parent = processes.start(
         """
         from pix_shm._config import Runtime
         from pix_shm.sections import io
         def fork(value):
-            if os.fork() == 0:
+            child = os.fork()
+            if child == 0:
+                sys.exit(17)  # out of everything that its parent holds, and by way of atexit
+            say(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            hear()
+            return {"timeoutSec": 7}
+        Runtime(sys.argv[1]).update(io, fork)
+        say("done")
+        """,
+        file.parent,
+    )
+    assert parent.hear() == "17"
+    assert file.with_name("pix.json.lock").exists()
+    with pytest.raises(ConfigLockError) as raised:
+        runtime.update(io, {"timeoutSec": 5}, timeout=0.2)
+    assert raised.value.holder == parent.pid
+    assert parent.ask() == "done"
+    assert runtime.update(io, lambda v: {"timeoutSec": v.timeout_sec + 1}) is not None
+    assert runtime.get(io).timeout_sec == 8
+
+
+@pytest.mark.parametrize("how", ["forked", "started"])
+def test_a23_a_child_that_outlives_its_killed_parent_has_no_lock(
+    file: Path, runtime: Runtime, processes: Processes, how: str
+) -> None:
+    """Section 5, Writing: the kernel drops the lock at its holder's death. It belongs to the open
+    directory, of which a forked child has a copy.
+    """
+    parent = processes.start(
+        """
+        import subprocess
+        from pix_shm._config import Runtime
+        from pix_shm.sections import io
+        def fork(value):
+            if sys.argv[2] == "started":
+                subprocess.Popen(["sh", "-c", "echo started; read line"], close_fds=False)
+            elif os.fork() == 0:
                 say("forked")
                 hear()
                 os._exit(0)
@@ -116,8 +193,9 @@ def test_a23_a_child_that_outlives_its_killed_parent_has_no_lock(
         Runtime(sys.argv[1]).update(io, fork)
         """,
         file.parent,
+        how,
     )
-    assert parent.hear() == "forked"
+    assert parent.hear() == how
     parent.kill()
     parent.wait()
     assert runtime.update(io, {"timeoutSec": 5}, timeout=PATIENCE) is not None
@@ -246,7 +324,9 @@ def test_turns_are_taken_in_order() -> None:
 
 
 def test_a22_two_holders_never_overlap(file: Path, processes: Processes) -> None:
-    """Not even where the directory, which carries the lock, is replaced all the time."""
+    """Section 5, Writing: not even where the directory, which carries the lock, is replaced all the
+    time.
+    """
     (file.parent / "home").mkdir()
     children = [
         processes.start(
@@ -278,7 +358,9 @@ def test_a22_two_holders_never_overlap(file: Path, processes: Processes) -> None
 def test_a24_threads_and_processes_lose_nothing(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """While somebody opens and closes what carries the lock: record locks would be lost by that."""
+    """Section 5, Writing: while somebody opens and closes what carries the lock: record locks would
+    be lost by that.
+    """
     code = """
         import threading
         from pix_shm._config import Runtime
@@ -292,9 +374,13 @@ def test_a24_threads_and_processes_lose_nothing(
         for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in threads):
-            os.close(os.open(sys.argv[1], os.O_RDONLY))
+            for path in (sys.argv[1], sys.argv[1] + "/pix.json.lock"):
+                try:
+                    os.close(os.open(path, os.O_RDONLY))
+                except FileNotFoundError:
+                    pass
         """
-    counts, updates = {"many": 8, "one": 1, "two": 1}, 30
+    counts, updates = {"many": 8, "one": 1, "two": 1}, 50
     children = [processes.start(code, file.parent, n, c, updates) for n, c in counts.items()]
     for child in children:
         child.finish()
@@ -309,7 +395,9 @@ def test_a24_threads_and_processes_lose_nothing(
 def test_a25_readers_do_not_wait_for_a_stopped_writer(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Nor do they make or need a lock: separate processes, that start while it is held."""
+    """Section 5, Reading and Writing: readers, the summary included, need no lock; writers are told
+    who has it and where.
+    """
     runtime.update(io, {"timeoutSec": 1})
     holder = processes.start(HOLD, file.parent)
     assert holder.hear() == "holding"
@@ -317,10 +405,14 @@ def test_a25_readers_do_not_wait_for_a_stopped_writer(
     readers = [
         processes.start(
             """
+            import fcntl
+            fcntl.flock = None
             from pix_shm._config import Runtime
+            from pix_shm.command import main
             from pix_shm.sections import io
             start = time.monotonic()
             say(Runtime(sys.argv[1]).get(io).timeout_sec)
+            assert main([]) == 0
             assert time.monotonic() - start < 10
             """,
             file.parent,
@@ -328,7 +420,15 @@ def test_a25_readers_do_not_wait_for_a_stopped_writer(
         for _ in range(8)
     ]
     for reader in readers:
-        assert reader.finish() == "1\n"
+        value, _, summary = reader.finish().partition("\n")
+        assert value == "1"
+        assert "* timeout (sec)     1\n" in summary
+    with pytest.raises(ConfigLockError) as raised:
+        runtime.update(io, {"timeoutSec": 5}, timeout=0.2)
+    assert str(raised.value) == (
+        f"{file}: locked by process {holder.pid} until the time for it ran out"
+    )
+    assert (raised.value.path, raised.value.holder) == (str(file), holder.pid)
     holder.kill(signal.SIGCONT)
     assert holder.ask() == "done"
 
@@ -336,7 +436,7 @@ def test_a25_readers_do_not_wait_for_a_stopped_writer(
 def test_a26_a_timeout_writes_nothing(
     file: Path, runtime: Runtime, processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not by another way either: there is but one rename into place, and it is not reached."""
+    """Section 5, Writing: not by another way either."""
     runtime.update(io, {"timeoutSec": 1})
     holder = processes.start(HOLD, file.parent)
     assert holder.hear() == "holding"
@@ -349,6 +449,39 @@ def test_a26_a_timeout_writes_nothing(
     after = file.read_bytes(), file.stat(), runtime.snapshot(), runtime._segment.revision()
     assert after == before
     assert holder.ask() == "done"
+
+
+def test_a26_one_line_replaces_the_file(file: Path, processes: Processes) -> None:
+    """Section 5, Writing: whatever changes it, under the lock; and it is never opened to write."""
+    file.write_text('{"pretty": {"theme": 1}}')
+    file.with_name("optimizer.json").write_text('{"rtk": "off"}')
+    output = processes.run(
+        """
+        import traceback
+        from pix_shm._config import lock
+        from pix_shm.sections import io, pretty
+        ways, held = [], []
+        def seen(event, given):
+            paths = [os.path.basename(str(p)) for p in given[:2] if isinstance(p, str)]
+            if event in ("os.rename", "os.link") and paths[-1] == "pix.json":
+                ways.append((event, traceback.extract_stack()[-2].name))
+                held.append(len(lock._open))
+            if event in ("os.remove", "os.truncate") and paths == ["pix.json"]:
+                ways.append((event, None))
+            if event == "open" and paths and paths[0] == "pix.json":
+                assert not given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        sys.addaudithook(seen)
+        runtime = pix_shm.runtime()
+        runtime.init()
+        runtime.update(io, {"timeoutSec": 7})
+        runtime.update(io, lambda v: v.model_copy(update={"timeout_sec": 8}))
+        runtime.reset(io)
+        runtime.reload()
+        runtime.flush()
+        say(set(ways), len(ways), set(held))
+        """
+    )
+    assert output == "{('os.rename', '_rename')} 4 {1}\n"
 
 
 def test_interrupts_at_random_instants_of_updates_leave_no_lock_behind(

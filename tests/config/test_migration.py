@@ -7,18 +7,31 @@ import json
 import logging
 import os
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from config.documents import (
+    ABSENT,
+    ANYTHING,
+    TEXT,
+    Literal,
+    Members,
+    Tree,
+    put,
+    text_of,
+    tree_of,
+    value_at,
+)
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import Processes, eventually
 from tracing import run_until
 
 from pix_shm._config import Runtime, sidecar, storage
-from pix_shm._config.document import Json, parse, serialize
+from pix_shm._config.document import parse, serialize
 from pix_shm._config.migrations import migrated
 from pix_shm._config.snapshot import resolve_root
 from pix_shm.errors import (
@@ -31,6 +44,9 @@ from pix_shm.errors import (
 from pix_shm.sections import collapse, io, optimizer, pretty
 
 BOM = b"\xef\xbb\xbf"
+GUARD = 20.0
+"""Ten times what the next start, or the next writer, may take."""
+
 KEPT = "pix.json.before-v1"
 ARCHIVE = "optimizer.json.migrated-v1"
 COLOURS = (
@@ -89,7 +105,9 @@ def codes(runtime: Runtime) -> list[str]:
 
 
 def test_what_is_dropped_and_what_stays(file: Path, runtime: Runtime) -> None:
-    """No usable ``$version``: set 1, drop the legacy keys; unknown keys stay, in order."""
+    """Section 5, Migration: no usable ``$version``: set 1, drop the legacy keys; unknown keys stay,
+    in order.
+    """
     file.write_text(json.dumps(LEGACY))
     change = runtime.init()
     assert change is not None
@@ -101,6 +119,7 @@ def test_what_is_dropped_and_what_stays(file: Path, runtime: Runtime) -> None:
 
 @pytest.mark.parametrize("version", ["0", "-1", "0.5", "true", "null", '"1"', "[]", "{}"])
 def test_a_version_that_makes_no_sense_is_none(file: Path, runtime: Runtime, version: str) -> None:
+    """Section 5, Migration: no usable ``$version``: set 1, in its place."""
     file.write_text(f'{{"pretty": {{"theme": 1, "x": 2}}, "$version": {version}}}')
     runtime.init()
     assert json.dumps(stored(file)) == '{"pretty": {"x": 2}, "$version": 1}'
@@ -110,7 +129,9 @@ def test_a_version_that_makes_no_sense_is_none(file: Path, runtime: Runtime, ver
 def test_a_document_of_this_version_is_left_alone(
     file: Path, runtime: Runtime, version: str
 ) -> None:
-    """Also one that happens to use a legacy name: it is unknown, and stays."""
+    """Section 5, Migration: also one that happens to use a legacy name: it is unknown, and
+    stays.
+    """
     text = f'{{"$version":{version},"pretty":{{"theme":"x"}},"optimizer":{{"toon":1}}}}'
     file.write_text(text)
     assert runtime.init() is None
@@ -123,7 +144,7 @@ def test_a_document_of_this_version_is_left_alone(
 
 @pytest.mark.parametrize("content", [None, b"", BOM, b" \n"])
 def test_nothing_is_made_of_nothing(file: Path, runtime: Runtime, content: bytes | None) -> None:
-    """A missing or empty file is all defaults, and no migration."""
+    """Section 5, Reading: a missing or empty file is all defaults, and no migration."""
     if content is not None:
         file.write_bytes(content)
     before = names(file.parent)
@@ -145,6 +166,7 @@ def test_nothing_is_made_of_nothing(file: Path, runtime: Runtime, content: bytes
     ],
 )
 def test_wrong_shapes_are_no_obstacle(file: Path, runtime: Runtime, text: str) -> None:
+    """Section 5, Migration: over the raw document, whatever it is."""
     file.write_text(text)
     runtime.init()
     assert (
@@ -154,7 +176,9 @@ def test_wrong_shapes_are_no_obstacle(file: Path, runtime: Runtime, text: str) -
 
 
 def test_a_migration_is_not_made_by_reading(file: Path, legacy: Path, runtime: Runtime) -> None:
-    """Persisted by ``init()`` and by the first write, never by a read."""
+    """Section 5, Migration: persisted by ``init()`` and by the first write, never by a read;
+    Reading: a legacy ``optimizer.json`` shows through before it is migrated.
+    """
     file.write_text(json.dumps(LEGACY))
     legacy.write_text('{"rtk": "off"}')
     before = {p.name: p.read_bytes() for p in file.parent.iterdir()}
@@ -167,7 +191,9 @@ def test_a_migration_is_not_made_by_reading(file: Path, legacy: Path, runtime: R
 
 
 def test_the_first_write_migrates(file: Path, legacy: Path, runtime: Runtime) -> None:
-    """The change is the writer's own: what was migrated resolves as before."""
+    """Section 5, Migration: the change is the writer's own: what was migrated resolves as
+    before.
+    """
     file.write_text(json.dumps(LEGACY))
     legacy.write_text('{"rtk": "off", "caveman": "full"}')
     change = runtime.update(io, {"timeoutSec": 7})
@@ -181,6 +207,7 @@ def test_the_first_write_migrates(file: Path, legacy: Path, runtime: Runtime) ->
 
 
 def test_an_update_that_changes_nothing_migrates_nothing(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: where the document would stay as it is, nothing is written."""
     file.write_text('{"io": {"timeoutSec": 7}}')
     assert runtime.update(io, {"timeoutSec": 7}) is None
     assert file.read_text() == '{"io": {"timeoutSec": 7}}'
@@ -188,7 +215,7 @@ def test_an_update_that_changes_nothing_migrates_nothing(file: Path, runtime: Ru
 
 
 def test_a_bad_value_migrates_nothing(file: Path, legacy: Path, runtime: Runtime) -> None:
-    """Section 5, Writing: nothing is written."""
+    """Section 5, Writing: a bad value: nothing is written."""
     file.write_text("{}")
     legacy.write_text('{"rtk": "off"}')
     with pytest.raises(ConfigError):
@@ -197,82 +224,102 @@ def test_a_bad_value_migrates_nothing(file: Path, legacy: Path, runtime: Runtime
     assert names(file.parent) == {"pix.json", "optimizer.json"}
 
 
-UNKNOWN: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text("xyz"),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("pq"), inner, max_size=3),
-    max_leaves=8,
-)
-
-
 def group(*known: str, **groups: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Objects of some of these keys and of unknown ones, in any order; or something else."""
-    fields = {**dict.fromkeys(known, UNKNOWN), **groups}
-    objects = st.dictionaries(st.text("pq", min_size=1), UNKNOWN, max_size=2).flatmap(
-        lambda other: st.fixed_dictionaries({}, optional=fields).flatmap(
-            lambda some: st.permutations([*other.items(), *some.items()]).map(dict)
-        )
+    """Objects of some of these keys and of unknown ones, in any order; now and then, anything."""
+    fields = {**dict.fromkeys(known, ANYTHING), **groups}
+    others = st.dictionaries(TEXT.filter(lambda name: name not in fields), ANYTHING, max_size=2)
+    objects = st.tuples(others, st.fixed_dictionaries({}, optional=fields)).flatmap(
+        lambda both: st.permutations([*both[0].items(), *both[1].items()]).map(Members)
     )
-    return objects | UNKNOWN
+    return st.integers(0, 9).flatmap(lambda dice: objects if dice else ANYTHING)
 
 
+VERSIONS: st.SearchStrategy[Any] = st.sampled_from(
+    [Literal(n) for n in ("0", "-1", "0.9", "1", "1.0", "2", "1e400")] + ["1", None, True, []]
+)
 DOCUMENTS = group(
     "collapse",
     "theme",
-    **{"$version": st.sampled_from([0, 1, "1", None, 2]) | UNKNOWN},
+    **{"$version": VERSIONS},
     pretty=group(
         "theme", "syntaxTheme", "diffColors", "icons", diff=group(*COLOURS, "splitMinWidth")
     ),
-    optimizer=group("toon", "caveman"),
-).filter(lambda value: isinstance(value, dict))
+    optimizer=group("toon", caveman=st.sampled_from(["lite", "full", "bogus"])),
+).filter(lambda tree: isinstance(tree, Members))
 
 
-def without_legacy(root: dict[str, Json]) -> dict[str, Json]:
-    """What a migration must keep, told independently of the code."""
+def brought_along(tree: Tree) -> Tree:
+    """What a migration must make of a document, told independently of the code."""
+    for name in ("theme", "syntaxTheme", "diffColors"):
+        tree = put(tree, ("pretty", name), ABSENT)
+    for name in COLOURS:
+        tree = put(tree, ("pretty", "diff", name), ABSENT)
+    tree = put(tree, ("optimizer", "toon"), ABSENT)
+    assert isinstance(tree, Members)
+    if "$version" not in dict(tree):
+        tree = Members((("$version", None), *tree))
+    return Members((k, Literal("1") if k == "$version" else v) for k, v in tree)
 
-    def at(path: tuple[str, ...], node: Any) -> Any:
-        if not isinstance(node, dict):
-            return node
-        gone = {
-            (): {"$version"},
-            ("pretty",): {"theme", "syntaxTheme", "diffColors"},
-            ("pretty", "diff"): set(COLOURS),
-            ("optimizer",): {"toon"},
-        }.get(path, set())
-        kept = {}
-        for key, value in node.items():
-            if key not in gone:
-                inner = at((*path, key), value)
-                if inner or inner == value:  # emptied by the migration, an object goes
-                    kept[key] = inner
-        return kept
 
-    result: dict[str, Json] = at((), root)
-    return result
+def version_in(tree: Tree) -> float:
+    """The version of a document, 0 where it has none of use."""
+    version = value_at(tree, ("$version",))
+    return float(version.text) if isinstance(version, Literal) else 0
 
 
 @given(DOCUMENTS)
-def test_migrating_is_idempotent_and_keeps_unknown_data(root: dict[str, Json]) -> None:
-    """Ordered, idempotent, pure functions over the raw document."""
-    before = json.dumps(root)
+def test_migrating_is_idempotent_and_keeps_unknown_data(tree: Tree) -> None:
+    """Section 5, Migration: ordered, idempotent, pure functions over the raw document."""
+    root = parse(text_of(tree).encode()).root
+    assert root is not None
     once = migrated(root)
-    assert json.dumps(root) == before
+    assert tree_of(serialize(root)) == tree
     assert migrated(once) is once
-    version = root.get("$version")
-    current = isinstance(version, int) and not isinstance(version, bool) and version >= 1
-    if current:
+    if version_in(tree) >= 1:
         assert once is root
-        return
-    assert once["$version"] == 1
-    told = {key: value for key, value in once.items() if key != "$version"}
-    assert json.dumps(told) == json.dumps(without_legacy(root))
-    assert resolve_root(once)[0] == resolve_root(root)[0]
+    else:
+        assert tree_of(serialize(once)) == brought_along(tree)
+        assert resolve_root(once)[0] == resolve_root(root)[0]
+
+
+SIDECARS = st.none() | group(
+    caveman=st.sampled_from(["lite", "bogus"]),
+    rtk=st.sampled_from(["off", True]),
+    ponytail=st.sampled_from(["ultra", "off"]),
+)
+
+
+@settings(max_examples=40)
+@given(tree=DOCUMENTS, sidecar_tree=SIDECARS)
+def test_init_is_idempotent_and_changes_nothing_that_is_read(
+    file: Path, legacy: Path, runtime: Runtime, tree: Tree, sidecar_tree: Tree
+) -> None:
+    """Section 5, Migration: whatever the document and the sidecar say."""
+    for path in file.parent.iterdir():
+        path.unlink()
+    file.write_text(text_of(tree))
+    if sidecar_tree is not None:
+        legacy.write_text(text_of(sidecar_tree))
+    runtime.reload()
+    read = runtime.snapshot().sections()
+    runtime.init()
+    assert runtime.snapshot().sections() == Runtime(file.parent).snapshot().sections() == read
+    assert runtime.ready == (version_in(tree) <= 1)
+    found = {path.name: path.read_bytes() for path in file.parent.iterdir()}
+    if not runtime.ready:
+        assert tree_of(found["pix.json"]) == tree
+    assert runtime.init() is None
+    assert Runtime(file.parent).init() is None
+    assert {path.name: path.read_bytes() for path in file.parent.iterdir()} == found
 
 
 # --- the kept copy --------------------------------------------------------------------------------
 
 
 def test_the_file_as_it_was_is_kept_once(file: Path, legacy: Path, runtime: Runtime) -> None:
-    """Beside it, byte by byte, with its mode; later migrations do not touch the copy."""
+    """Section 5, Migration: beside it, byte by byte, with its mode; later migrations do not touch
+    the copy.
+    """
     first = BOM + b'{ "pretty" : {"theme":1, "icons": "ascii"} }'
     file.write_bytes(first)
     file.chmod(0o640)
@@ -290,6 +337,7 @@ def test_the_file_as_it_was_is_kept_once(file: Path, legacy: Path, runtime: Runt
 
 
 def test_whatever_has_the_name_of_the_copy_stays(file: Path, runtime: Runtime) -> None:
+    """Section 5, Migration: kept once."""
     file.write_text("{}")
     kept = file.with_name(KEPT)
     kept.symlink_to("nowhere")
@@ -298,7 +346,7 @@ def test_whatever_has_the_name_of_the_copy_stays(file: Path, runtime: Runtime) -
 
 
 def test_a_copy_that_appears_meanwhile_stays(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Created exclusively, and not only after a look."""
+    """Section 5, Migration: created exclusively, and not only after a look."""
     kept = file.with_name(KEPT)
     kept.write_text("somebody's")
     monkeypatch.setattr(storage.LockedFile, "_exists", lambda *_: False)
@@ -328,7 +376,9 @@ def test_the_copy_needs_no_hard_links(
 def test_a_migration_that_fails_leaves_everything(
     file: Path, legacy: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """Section 5, Writing; a start goes on without the migration, and a later one makes it."""
+    """Section 5, Writing, also of a migration: a start goes on without it, and a later one makes
+    it.
+    """
     file.write_text(json.dumps(LEGACY))
     legacy.write_text('{"rtk": "off"}')
     snapshot = runtime.snapshot()
@@ -356,7 +406,7 @@ def test_a_migration_that_fails_leaves_everything(
 
 
 def test_a_start_does_not_fail_over_a_busy_lock(file: Path, runtime: Runtime) -> None:
-    """A condition, which goes away when it does: here, somebody else migrates."""
+    """Section 8, ``MIGRATION_FAILED``: goes away when it does: here, somebody else migrates."""
     file.write_text(json.dumps(LEGACY))
     with storage.locked(str(file), deadline=float("inf")):
         assert runtime.init(timeout=0) is None
@@ -368,7 +418,9 @@ def test_a_start_does_not_fail_over_a_busy_lock(file: Path, runtime: Runtime) ->
 
 
 def test_a_link_is_kept_and_the_copy_lies_beside_the_target(file: Path) -> None:
-    """The sidecar is beside the link: it belongs to the agent directory."""
+    """Section 5, Writing: a link stays one. The sidecar is beside it: it belongs to the agent
+    directory.
+    """
     target = file.parent / "dotfiles" / "real.json"
     target.parent.mkdir()
     target.write_text(json.dumps(LEGACY))
@@ -394,7 +446,9 @@ def test_a_link_is_kept_and_the_copy_lies_beside_the_target(file: Path) -> None:
 def test_a04_a_file_that_cannot_be_parsed_is_not_migrated(
     file: Path, legacy: Path, runtime: Runtime, processes: Processes, data: bytes
 ) -> None:
-    """Byte-identical throughout, one diagnostic, the sidecar stays; also at many starts at once."""
+    """Section 5, Reading: byte-identical throughout, one diagnostic, the sidecar stays; also at
+    many starts at once.
+    """
     file.write_bytes(data)
     legacy.write_text('{"caveman": "full"}')
     before = file.read_bytes(), file.stat()
@@ -424,7 +478,9 @@ def test_a04_a_file_that_cannot_be_parsed_is_not_migrated(
 
 
 def test_a04_a_damaged_file_reads_as_defaults(file: Path, legacy: Path, runtime: Runtime) -> None:
-    """It may have had values of its own: the sidecar's would be a guess."""
+    """Section 5, Reading: defaults or the last good snapshot. It may have had values of its own:
+    the sidecar's would be a guess.
+    """
     file.write_text('{"optimizer": {"caveman": "lite"},}')
     legacy.write_text('{"caveman": "full"}')
     assert runtime.get(optimizer).caveman == "off"
@@ -439,7 +495,7 @@ def test_a04_a_damaged_file_reads_as_defaults(file: Path, legacy: Path, runtime:
 def test_a_newer_version_is_read_and_nothing_else(
     file: Path, legacy: Path, runtime: Runtime
 ) -> None:
-    """Never migrated, and the sidecar is left alone."""
+    """Section 5, Writing: read as well as possible and never written; the sidecar is left alone."""
     file.write_text('{"$version": 2, "pretty": {"icons": "ascii", "theme": 1}}')
     legacy.write_text('{"caveman": "full"}')
     before = {p.name: (p.read_bytes(), p.stat()) for p in file.parent.iterdir()}
@@ -454,6 +510,7 @@ def test_a_newer_version_is_read_and_nothing_else(
 
 
 def test_an_unreadable_file_is_not_migrated(file: Path, legacy: Path, runtime: Runtime) -> None:
+    """Section 8, ``READ_FAILED``: and a start does not fail over it."""
     file.mkdir()
     legacy.write_text('{"caveman": "full"}')
     assert runtime.init() is None
@@ -468,7 +525,9 @@ def test_an_unreadable_file_is_not_migrated(file: Path, legacy: Path, runtime: R
 def test_a40_values_are_imported_unless_the_file_has_one(
     file: Path, legacy: Path, runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """``lite`` wins, ``rtk`` is imported, the bad one is listed, the discarded one is named."""
+    """Section 5, Migration: ``lite`` wins, ``rtk`` is imported, the bad one is listed, the
+    discarded one is named.
+    """
     file.write_text('{"optimizer": {"caveman": "lite"}}')
     legacy.write_text('{"caveman": "full", "rtk": "off", "ponytail": "s3cret", "more": 1}')
     with caplog.at_level(logging.WARNING, "pix_shm"):
@@ -490,6 +549,7 @@ def test_a40_values_are_imported_unless_the_file_has_one(
 def test_what_is_wrong_is_listed_once_before_and_after(
     file: Path, legacy: Path, runtime: Runtime
 ) -> None:
+    """Section 8: a condition is listed once, also where its value moves with a migration."""
     legacy.write_text('{"ponytail": true, "caveman": 3}')
     before = runtime.diagnostics()
     assert [c.path for c in before] == ["optimizer.caveman", "optimizer.ponytail"]
@@ -503,7 +563,7 @@ def test_what_is_wrong_is_listed_once_before_and_after(
 def test_a_bad_raw_value_of_the_file_stays(
     file: Path, legacy: Path, runtime: Runtime, raw: str
 ) -> None:
-    """Until somebody sets that field: the sidecar does not."""
+    """Section 5, Fields: until somebody sets that field: the sidecar does not."""
     file.write_text(f'{{"optimizer": {raw}}}')
     legacy.write_text('{"caveman": "full"}')
     assert runtime.get(optimizer).caveman == "off"
@@ -516,6 +576,7 @@ def test_a_bad_raw_value_of_the_file_stays(
 def test_a_versioned_file_takes_the_sidecar_in_as_well(
     file: Path, legacy: Path, runtime: Runtime
 ) -> None:
+    """Section 5, Migration: each valid value is imported unless ``pix.json`` has one."""
     file.write_text('{"$version": 1, "pretty": {"theme": "x"}}')
     legacy.write_text('{"ponytail": "ultra"}')
     seen = runtime.snapshot()
@@ -532,6 +593,7 @@ def test_a_versioned_file_takes_the_sidecar_in_as_well(
 
 
 def test_a_sidecar_alone_makes_a_private_file(file: Path, legacy: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: new files are 0600."""
     legacy.write_text('{"caveman": "micro"}')
     assert runtime.init() is not None
     assert stored(file) == {"$version": 1, "optimizer": {"caveman": "micro"}}
@@ -557,7 +619,9 @@ def test_a_sidecar_alone_makes_a_private_file(file: Path, legacy: Path, runtime:
 def test_a40_a_malformed_sidecar_is_left_alone(
     file: Path, legacy: Path, runtime: Runtime, data: bytes
 ) -> None:
-    """With ``MIGRATION_FAILED``; the file is migrated all the same, and can be changed."""
+    """Section 5, Migration: with ``MIGRATION_FAILED``; the file is migrated all the same, and can
+    be changed.
+    """
     file.write_text('{"pretty": {"theme": 1}, "a": 2}')
     legacy.write_bytes(data)
     before = legacy.read_bytes(), legacy.stat()
@@ -580,30 +644,17 @@ def test_a40_a_malformed_sidecar_is_left_alone(
 def test_what_is_no_file_is_left_alone(
     legacy: Path, runtime: Runtime, make: Callable[[Path], None]
 ) -> None:
+    """Section 5, Migration: with ``MIGRATION_FAILED``."""
     make(legacy)
     runtime.init()
     assert codes(runtime) == ["MIGRATION_FAILED"]
     assert names(legacy.parent) == {"optimizer.json"}
 
 
-@pytest.mark.parametrize("mark", [b"", BOM])
-def test_a06_a_byte_order_mark_is_accepted(
-    file: Path, legacy: Path, runtime: Runtime, mark: bytes
-) -> None:
-    """By every reader: config, migration, and after a write."""
-    file.write_bytes(mark + b'{"io": {"timeoutSec": 7}}')
-    legacy.write_bytes(mark + b'{"rtk": "off"}')
-    assert (runtime.get(io).timeout_sec, runtime.get(optimizer).rtk) == (7, "off")
-    assert runtime.init() is not None
-    assert runtime.update(collapse, {"delaySec": 3}) is not None
-    fresh = Runtime(file.parent)
-    assert (fresh.get(io).timeout_sec, fresh.get(optimizer).rtk) == (7, "off")
-    assert fresh.diagnostics() == ()
-    assert names(file.parent) == {"pix.json", KEPT, ARCHIVE}
-
-
 def test_a40_an_archive_is_never_replaced(file: Path, legacy: Path, runtime: Runtime) -> None:
-    """With a timestamp where that name is taken; a dangling link takes it, too."""
+    """Section 5, Migration: with a timestamp where that name is taken; a dangling link takes it,
+    too.
+    """
     file.with_name(ARCHIVE).symlink_to("nowhere")
     for value in ("on", "off", "on"):
         legacy.write_text(f'{{"rtk": "{value}"}}')
@@ -618,7 +669,7 @@ def test_a40_an_archive_is_never_replaced(file: Path, legacy: Path, runtime: Run
 def test_a40_the_canonical_file_is_written_first(
     file: Path, legacy: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And one revision is made, when both are done."""
+    """Section 5, Migration: then the sidecar is renamed; one revision, when both are done."""
     steps: list[str] = []
     rename, publish = os.rename, type(runtime._segment).publish_config
 
@@ -645,6 +696,7 @@ def test_a40_the_canonical_file_is_written_first(
 def test_a40_a_sidecar_that_is_gone_is_fine(
     file: Path, legacy: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Section 5, Migration: somebody else has migrated, or removed it."""
     rename = os.rename
 
     def late(source: str, target: str, **named: Any) -> None:
@@ -681,7 +733,7 @@ def test_a_sidecar_that_was_replaced_meanwhile_is_not_archived_unread(
 def test_a_sidecar_that_cannot_be_renamed_is_a_condition(
     file: Path, legacy: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file has been written, and says so for itself."""
+    """Section 8, ``MIGRATION_FAILED``: the file has been written, and says so for itself."""
     rename = os.rename
 
     def refuse(source: str, target: str, **named: Any) -> None:
@@ -704,7 +756,9 @@ def test_a_sidecar_that_cannot_be_renamed_is_a_condition(
 
 
 def test_an_update_of_a_field_of_the_sidecar(file: Path, legacy: Path, runtime: Runtime) -> None:
-    """Its value is the one before; set explicitly it is stored, whatever the sidecar says."""
+    """Section 5, Writing: its value is the one before; set explicitly it is stored, whatever the
+    sidecar says.
+    """
     legacy.write_text('{"caveman": "full"}')
     change = runtime.update(optimizer, lambda value: {"caveman": value.caveman})
     assert change is None
@@ -713,7 +767,7 @@ def test_an_update_of_a_field_of_the_sidecar(file: Path, legacy: Path, runtime: 
 
 
 def test_a_reset_resets_what_the_sidecar_said(file: Path, legacy: Path, runtime: Runtime) -> None:
-    """The newest value is inherited then, here and elsewhere, and stays so."""
+    """Section 5, Writing: inherited again, here and elsewhere, and stays so."""
     legacy.write_text('{"caveman": "full"}')
     other = Runtime(file.parent)
     assert other.get(optimizer).caveman == "full"
@@ -728,7 +782,9 @@ def test_a_reset_resets_what_the_sidecar_said(file: Path, legacy: Path, runtime:
 def test_an_edit_of_the_sidecar_is_one_revision(
     file: Path, legacy: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """It is noticed within a second, by whoever reads; its migration is one revision, too."""
+    """Section 5, Writing: noticed within a second, by whoever reads; its migration is one revision,
+    too.
+    """
     file.write_text('{"io": {"timeoutSec": 7}}')
     runtime._segment.open(create=True)
     children = [
@@ -768,7 +824,7 @@ while True:
 def test_a_sidecar_that_adds_nothing_makes_no_revision(
     file: Path, legacy: Path, runtime: Runtime
 ) -> None:
-    """Neither when it appears nor when it goes: what is read is the same."""
+    """Section 5, Migration: neither when it appears nor when it goes: what is read is the same."""
     runtime.update(optimizer, {"rtk": "on"})
     revision = runtime.snapshot().revision
     legacy.write_text('{"rtk": "off"}')
@@ -783,7 +839,9 @@ def test_a_sidecar_that_adds_nothing_makes_no_revision(
 def test_a_reader_misses_nothing_while_another_process_migrates(
     file: Path, legacy: Path, processes: Processes
 ) -> None:
-    """Also between the canonical write and the archive: the legacy value never flickers."""
+    """Section 5, Reading: the sidecar shows through also while another process is migrating it:
+    also between the canonical write and the archive, the legacy value never flickers.
+    """
 
     def put(path: Path, text: str) -> None:
         path.with_name("new").write_text(text)
@@ -816,7 +874,7 @@ say(*seen)
 def test_a_migration_between_two_reads_of_a_reader_is_not_missed(
     file: Path, legacy: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The order of reading is the opposite of that of writing."""
+    """Section 5, Reading: the order of reading is the opposite of that of writing."""
     read, done = storage.read, list[str]()
 
     def interrupted(path: str, directory: int | None = None) -> storage.Content:
@@ -839,6 +897,7 @@ def test_a_migration_between_two_reads_of_a_reader_is_not_missed(
 def test_a40_eight_processes_that_start_at_once_migrate_once(
     file: Path, legacy: Path, runtime: Runtime, processes: Processes
 ) -> None:
+    """Section 5, Migration: processes migrating at once do it once."""
     runtime._segment.open(create=True)
     file.write_text(json.dumps(LEGACY))
     legacy.write_text('{"caveman": "full", "rtk": "off", "ponytail": "bogus"}')
@@ -879,7 +938,9 @@ say(runtime.snapshot().revision)
 def test_a_kill_at_any_system_call_is_made_good_by_the_next_start(
     file: Path, legacy: Path, runtime: Runtime, what: str
 ) -> None:
-    """The old document or the new one, whole, reading the same; then the end is always the same."""
+    """Section 5, Migration: the old document or the new one, whole, reading the same; then the end
+    is always the same. The next start, and the next writer, come to theirs within two seconds.
+    """
     original = json.dumps(LEGACY).encode()
     imported = {**MIGRATED, "optimizer": {"caveman": "lite", "rtk": "off"}}
     new = imported if what == "init" else {**imported, "io": {"timeoutSec": 7}}
@@ -910,16 +971,18 @@ def test_a_kill_at_any_system_call_is_made_good_by_the_next_start(
         assert written or not archived
         assert legacy.exists() != archived
         outcomes.add((kept, written, archived))
+        began = time.monotonic()
         start = Runtime(file.parent)
         assert (start.get(optimizer).rtk, start.get(optimizer).caveman) == ("off", "lite")
-        start.init()
+        start.init(timeout=GUARD)
         assert start.ready
         assert start.diagnostics() == ()
         assert stored(file) == (new if written else imported)
         assert file.with_name(KEPT).read_bytes() == original
         # A lock of Node's kind that the dead left goes with the next write.
         assert names(file.parent) - {"pix.json.lock"} == {"pix.json", KEPT, ARCHIVE}
-        assert start.update(collapse, {"delaySec": 3}) is not None
+        assert start.update(collapse, {"delaySec": 3}, timeout=GUARD) is not None
+        assert time.monotonic() - began < GUARD
         assert names(file.parent) == {"pix.json", KEPT, ARCHIVE}
         prepare()
         calls += 1
@@ -953,6 +1016,7 @@ def test_a_migration_tells_listeners_of_nothing_that_did_not_change(
 def test_flush_tries_again_what_was_not_confirmed(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Section 8, ``WRITE_FAILED``: until the directory is flushed."""
     runtime.flush()
     real = os.fsync
 
@@ -1095,6 +1159,7 @@ def _open_directories(pid: int) -> list[str]:
 def test_a42_a_home_that_does_not_exist_is_made_private_by_the_first_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime_of: Callable[[Path], Runtime]
 ) -> None:
+    """Section 5, Writing: new directories are 0700; Reading: never create anything."""
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
     monkeypatch.delenv("PI_CODING_AGENT_DIR", raising=False)
     directory = tmp_path / "nobody" / ".pi" / "agent"
@@ -1109,6 +1174,7 @@ def test_a42_a_home_that_does_not_exist_is_made_private_by_the_first_write(
 def test_a42_without_a_home_it_is_the_user_databases_or_a_typed_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Section 2: a leading ``~`` is the home directory."""
     import pwd
 
     from pix_shm.errors import PixShmError

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import PATIENCE, Processes
+from processes import PATIENCE, Child, Processes
 
 from pix_shm._config import Runtime, nodelock, owners
 from pix_shm._config.lock import DirectoryLock
@@ -81,7 +81,7 @@ def writes(runtime: Runtime, timeout: float) -> bool:
 def test_the_lock_names_us_while_we_write(
     file: Path, lock: Path, runtime: Runtime, umask: int
 ) -> None:
-    """``{"pid", "at"}``, in milliseconds; private, and gone afterwards."""
+    """Section 5, Writing: ``{pid, at}``, ``at`` in milliseconds; private, and gone afterwards."""
     seen: list[dict[str, Any]] = []
 
     def look(value: Any) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_the_lock_names_us_while_we_write(
 def test_the_lock_is_taken_beside_the_link_and_beside_the_target(
     file: Path, lock: Path, runtime: Runtime
 ) -> None:
-    """Node's is named after the path it was given, whatever that links to."""
+    """Section 5, Writing: Node's is named after the path it was given, whatever that links to."""
     target = file.with_name("dotfiles") / "real.json"
     target.parent.mkdir()
     file.symlink_to("dotfiles/real.json")
@@ -128,7 +128,7 @@ def test_the_lock_is_taken_beside_the_link_and_beside_the_target(
 
 
 def test_a_live_holder_is_waited_for(lock: Path, runtime: Runtime, processes: Processes) -> None:
-    """Section 5: never robbed, however old its lock is."""
+    """Section 5, Writing: never robbed, however old its lock is."""
     holder = processes.start("hear()")
     time.sleep(0.2)  # it has started before it took the lock
     lock.write_text(record(holder.pid, now()))
@@ -167,6 +167,9 @@ def test_a_live_holder_is_waited_for(lock: Path, runtime: Runtime, processes: Pr
 def test_what_is_taken_over_at_once(
     lock: Path, runtime: Runtime, text: Callable[[], str], taken: bool
 ) -> None:
+    """Section 5, Writing: a lock whose owner is gone and which is over 30 s old, or whose pid
+    started after ``at``; and no other.
+    """
     lock.write_text(text())
     assert writes(runtime, 0.2) is taken
     assert lock.exists() is not taken
@@ -175,7 +178,7 @@ def test_what_is_taken_over_at_once(
 def test_the_lock_of_a_process_whose_id_is_used_again_is_taken_over(
     lock: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Section 5: whose pid started after ``at``."""
+    """Section 5, Writing: whose pid started after ``at``."""
     another = processes.start("hear()")
     lock.write_text(record(another.pid, now() - 5000))
     assert writes(runtime, 0.2)
@@ -184,7 +187,9 @@ def test_the_lock_of_a_process_whose_id_is_used_again_is_taken_over(
 def test_a_lock_that_names_us_and_is_not_ours_goes_stale(
     lock: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In containers, everybody is process 1: it must not be waited for until we die."""
+    """Section 5, Writing: in containers, everybody is process 1: it must not be waited for until we
+    die.
+    """
     monkeypatch.setattr(nodelock, "started_at", lambda _: 0.0)
     lock.write_text(record(os.getpid(), now() - 29_000))
     assert not writes(runtime, 0.1)
@@ -195,6 +200,7 @@ def test_a_lock_that_names_us_and_is_not_ours_goes_stale(
 def test_a_process_that_nobody_waited_for_is_gone(
     lock: Path, runtime: Runtime, processes: Processes
 ) -> None:
+    """Section 5, Writing: a lock whose owner is gone; a zombie is."""
     holder = processes.start("say()")
     holder.hear()
     at = now()
@@ -211,7 +217,9 @@ def test_a_process_that_nobody_waited_for_is_gone(
 def test_a21_an_unfilled_lock_is_taken_over_after_a_second(
     lock: Path, runtime: Runtime, text: str
 ) -> None:
-    """Whoever made it was killed before filling it: bounded, and not after minutes."""
+    """Section 5, Writing: whoever made it was killed before filling it: bounded, and not after
+    minutes.
+    """
     lock.write_text(text)
     assert not writes(runtime, 0.5)
     start = time.monotonic()
@@ -220,6 +228,7 @@ def test_a21_an_unfilled_lock_is_taken_over_after_a_second(
 
 
 def test_a21_an_old_unfilled_lock_needs_no_second_more(lock: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: an empty one after a second."""
     lock.write_text("")
     age(lock, 2)
     assert not writes(runtime, 0)  # one look is none: it may just be filled
@@ -227,12 +236,70 @@ def test_a21_an_old_unfilled_lock_needs_no_second_more(lock: Path, runtime: Runt
 
 
 def test_a21_a_lock_that_is_filled_late_is_not_stolen(lock: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: within its second."""
     lock.write_text("")
     timer = threading.Timer(0.3, lambda: lock.write_text(record(os.getppid(), now())))
     timer.start()
     assert not writes(runtime, 2)
     timer.join()
     assert json.loads(lock.read_text())["pid"] == os.getppid()
+
+
+# Makes the lock file and says so, before it fills it; then goes on when it is told to.
+LATE = """
+import errno, fcntl
+from pix_shm._config import Runtime, nodelock
+from pix_shm.sections import io
+def refused(*_):
+    raise OSError(errno.ENOLCK, "no locks")
+if sys.argv[2] == "False":
+    fcntl.flock = refused
+fill = nodelock.fill
+def late(descriptor, text):
+    say("made")
+    hear()
+    time.sleep(0.3)
+    fill(descriptor, text)
+nodelock.fill = late
+Runtime(sys.argv[1]).update(io, lambda v: {"timeoutSec": v.timeout_sec + 1})
+"""
+
+
+@pytest.fixture(params=[True, False], ids=["flock", "lock file alone"])
+def late(
+    request: pytest.FixtureRequest,
+    lock: Path,
+    processes: Processes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Child:
+    """A writer that has made its lock and not filled it; with the kernel's lock, and without."""
+    if not request.param:
+        refuse_flock(monkeypatch)
+    child = processes.start(LATE, lock.parent, request.param)
+    assert child.hear() == "made"
+    assert lock.read_bytes() == b""
+    return child
+
+
+def test_a21_a_writer_that_fills_its_lock_late_is_not_robbed(late: Child, runtime: Runtime) -> None:
+    """Section 5, Writing: an empty one is taken over after a second, not after 300 ms."""
+    late.say()
+    assert writes(runtime, PATIENCE)
+    assert late.finish() == ""
+    assert runtime.get(io).timeout_sec == 32
+
+
+def test_a21_a_writer_killed_before_it_fills_its_lock_delays_nobody_for_long(
+    late: Child, lock: Path, runtime: Runtime
+) -> None:
+    """Section 5, Writing: taken over after a second, not after minutes."""
+    late.kill()
+    late.wait()
+    assert lock.read_bytes() == b""
+    start = time.monotonic()
+    assert writes(runtime, PATIENCE)
+    assert time.monotonic() - start < 20
+    assert runtime.get(io).timeout_sec == 31
 
 
 def test_a_lock_that_names_nobody_is_taken_over_when_node_would(
@@ -258,7 +325,7 @@ def test_what_is_no_lock_is_waited_for_and_let_be(
 def test_a17_the_left_over_lock_of_a_killed_writer_is_taken_over_at_once(
     lock: Path, runtime: Runtime, processes: Processes, flock: bool
 ) -> None:
-    """Section 5: our own left-overs."""
+    """Section 5, Writing: our own left-overs at once."""
     writer = processes.start(
         """
         import errno, fcntl
@@ -359,7 +426,9 @@ def test_a_new_lock_in_the_place_of_a_stale_one_is_put_back(
 def test_a_lock_that_does_not_name_us_any_more_is_an_error(
     file: Path, lock: Path, runtime: Runtime, new: str | None
 ) -> None:
-    """Section 5: before the rename it must still name us; nothing is replaced, nothing is left."""
+    """Section 5, Writing: before the rename it must still name us; nothing is replaced, nothing is
+    left.
+    """
     runtime.update(io, {"timeoutSec": 1})
     before = file.read_bytes(), runtime.snapshot()
 
@@ -382,7 +451,9 @@ def test_a_lock_that_does_not_name_us_any_more_is_an_error(
 def test_a19_who_was_stopped_for_too_long_notices_on_waking(
     file: Path, lock: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """We never rob it; Node does after 30 seconds, by the age of the file, and writes."""
+    """Section 5, Writing: we never rob it; Node does after 30 seconds, by the age of the file, and
+    writes.
+    """
     runtime.update(collapse, {"delaySec": 5})
     sleeper = processes.start(
         """
@@ -469,7 +540,9 @@ def test_what_root_locks_in_a_users_directory_the_user_can_read(
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 def test_two_programs_on_one_file_lose_nothing(file: Path, processes: Processes) -> None:
-    """A Node program that reads inside its lock, and four processes of ours."""
+    """Section 5, Writing: both can share one file: a Node program that reads inside its lock, and
+    four processes of ours.
+    """
     changes = 100
     file.write_text('{"$version": 1}')
     python = [

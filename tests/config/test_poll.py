@@ -74,6 +74,7 @@ def assert_chain(changes: list[ConfigChange], latest: Any) -> None:
 def test_a_commit_is_delivered_at_once_in_this_thread(
     runtime: Runtime, told: list[ConfigChange], other: Child
 ) -> None:
+    """Section 6: changes by other processes are delivered by ``poll()`` in the caller's thread."""
     threads: list[int] = []
     runtime.subscribe(lambda _: threads.append(threading.get_ident()))
     before = runtime.snapshot()
@@ -93,6 +94,7 @@ def test_a_commit_is_delivered_at_once_in_this_thread(
 def test_intermediate_values_merge_and_the_latest_comes(
     runtime: Runtime, told: list[ConfigChange], other: Child
 ) -> None:
+    """Section 6: no listener misses the latest value; intermediate ones may merge."""
     for seconds in range(1, 6):
         other.ask(f"runtime.update(io, {{'timeoutSec': {seconds}}})")
     other.ask("runtime.update(pretty, {'icons': 'ascii'})")
@@ -109,6 +111,7 @@ def test_intermediate_values_merge_and_the_latest_comes(
 def test_reading_takes_nothing_away_from_listeners(
     runtime: Runtime, told: list[ConfigChange], other: Child
 ) -> None:
+    """Section 6: no listener misses the latest value."""
     other.ask("runtime.update(io, {'timeoutSec': 7})")
     assert runtime.get(io).timeout_sec == 7
     assert runtime.diagnostics() == ()
@@ -118,6 +121,7 @@ def test_reading_takes_nothing_away_from_listeners(
 
 
 def test_own_changes_are_no_news(runtime: Runtime, told: list[ConfigChange]) -> None:
+    """Section 6: delivered once; only where something resolved differently."""
     runtime.update(io, {"timeoutSec": 7})
     runtime.update(io, {"timeoutSec": 7.0})  # the same value, written otherwise
     runtime.update(collapse, {"enabled": True})  # becomes explicit
@@ -128,7 +132,7 @@ def test_own_changes_are_no_news(runtime: Runtime, told: list[ConfigChange]) -> 
 def test_what_an_update_without_effect_found_is_delivered(
     runtime: Runtime, told: list[ConfigChange], other: Child
 ) -> None:
-    """An update that changes nothing announces nothing, and must swallow nothing."""
+    """Section 6: an update that changes nothing announces nothing, and must swallow nothing."""
     other.ask("runtime.update(io, {'timeoutSec': 7})")
     assert runtime.update(io, {"timeoutSec": 7}) is None
     assert runtime.update(collapse, {"enabled": True}) is None
@@ -140,7 +144,7 @@ def test_what_an_update_without_effect_found_is_delivered(
 def test_a_hand_edit_is_delivered_once_and_is_one_revision_for_all(
     agent_dir: Path, file: Path, processes: Processes
 ) -> None:
-    """Section 5: one revision, origin external, however many notice."""
+    """Section 5, Writing: one revision, origin external, however many notice."""
     pix_shm.update_config(io, {"timeoutSec": 1})
     children = [processes.start(LISTENER) for _ in range(4)]
     for child in children:
@@ -163,6 +167,7 @@ def test_a_hand_edit_is_delivered_once_and_is_one_revision_for_all(
 def test_what_a_writer_left_that_died_before_publishing_is_delivered(
     file: Path, runtime: Runtime, told: list[ConfigChange], other: Child
 ) -> None:
+    """Section 6, origin external: made by another process or by hand."""
     runtime.update(io, {"timeoutSec": 1})
     told.clear()
     other.say(
@@ -210,7 +215,7 @@ def test_a_process_without_listeners_loads_no_config(agent_dir: Path, processes:
 def test_a_runtime_without_listeners_notices_all_the_same(
     file: Path, runtime: Runtime, other: Child
 ) -> None:
-    """Section 5: an edit becomes a revision on ``poll()``, whoever listens."""
+    """Section 5, Writing: an edit becomes a revision on ``poll()``, whoever listens."""
     other.ask("runtime.update(io, {'timeoutSec': 7})")
     revision = runtime.snapshot().revision
     edit(file, '{"io": {"timeoutSec": 8}}')
@@ -267,6 +272,7 @@ def change_by_hand(file: Path, runtime: Runtime, text: str) -> None:
 
 
 def test_all_are_told_in_order_whoever_raises(file: Path, runtime: Runtime) -> None:
+    """Section 6: a listener that raises becomes ``LISTENER_FAILED`` and stops nobody."""
     order: list[str] = []
 
     def fail(_: ConfigChange) -> None:
@@ -314,6 +320,7 @@ def test_an_interrupted_poll_leaves_the_next_one_its_work(
 
 
 def test_filters_decide_what_is_counted(file: Path, runtime: Runtime) -> None:
+    """Section 6: filters, and the latest value whatever they let through."""
     told: list[ConfigChange] = []
     runtime.subscribe(told.append, paths=["pretty.*"])
     change_by_hand(file, runtime, '{"io": {"timeoutSec": 7}}')
@@ -327,6 +334,7 @@ def test_filters_decide_what_is_counted(file: Path, runtime: Runtime) -> None:
 def test_immediate_shows_what_poll_then_has_nothing_to_add_to(
     file: Path, runtime: Runtime, told: list[ConfigChange]
 ) -> None:
+    """Section 6: ``immediate`` delivers to the new listener alone."""
     told_late: list[ConfigChange] = []
     change_by_hand(file, runtime, '{"io": {"timeoutSec": 7}}')
     runtime.subscribe(told_late.append, immediate=True)
@@ -339,6 +347,7 @@ def test_immediate_shows_what_poll_then_has_nothing_to_add_to(
 def test_an_update_by_a_listener_is_delivered_after_the_running_delivery(
     file: Path, runtime: Runtime
 ) -> None:
+    """Section 6: an update made by a listener is delivered after the running delivery ends."""
     told: list[tuple[str, str, Any]] = []
 
     def first(change: ConfigChange) -> None:

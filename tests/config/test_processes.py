@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
-from processes import PATIENCE, Processes, eventually
+from agents.support import PROMISE
+from processes import PATIENCE, Processes, eventually, together
 
 from pix_shm._config import Runtime
 from pix_shm.sections import collapse, io, pretty
@@ -24,7 +29,7 @@ while hear() == "read":
 def test_two_processes_that_each_add_one_end_two_higher(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Section 5: always. 200 times each."""
+    """Section 5, Writing: always. 200 times each."""
     runtime.update(collapse, {"delaySec": 1000})
     adders = [
         processes.start(
@@ -47,12 +52,7 @@ def test_two_processes_that_each_add_one_end_two_higher(
         )
         for _ in range(2)
     ]
-    for adder in adders:
-        assert adder.hear() == "ready"
-    for adder in adders:
-        adder.say()
-    for adder in adders:
-        adder.finish()
+    together(adders)
     assert runtime.get(collapse).delay_sec == 1400
     assert json.loads(file.read_bytes())["collapse"] == {"delaySec": 1400}
 
@@ -70,63 +70,136 @@ def test_a_commit_is_seen_at_once_by_another_process(
         assert reader.ask("read") == f"{seconds} {change.revision}"
 
 
-def test_a_hand_edit_is_noticed_and_becomes_one_revision(
-    file: Path, runtime: Runtime, processes: Processes
-) -> None:
-    """Section 5: however many processes notice it."""
-    change = runtime.update(io, {"timeoutSec": 1})
-    assert change is not None
-    readers = [processes.start(READER, file.parent) for _ in range(5)]
-    heard = {reader.hear() for reader in readers}
-    assert heard == {f"1 {change.revision}"}
-    for seconds in (51, 52):
-        new = file.with_name("edited")
-        new.write_text(f'{{"io": {{"timeoutSec": {seconds}}}}}')
-        os.replace(new, file)
-
-        def all_noticed(seconds: int = seconds) -> bool:
-            answers = [reader.ask("read") for reader in readers]
-            heard.update(answers)
-            return all(answer.startswith(f"{seconds} ") for answer in answers)
-
-        assert eventually(all_noticed)
-    assert len(heard) == 3
-    assert eventually(lambda: runtime.get(io).timeout_sec == 52)
-    assert f"52 {runtime.snapshot().revision}" in heard
+NOTICING = """
+from pix_shm._config import Runtime
+from pix_shm.sections import collapse, io
+runtime = Runtime(sys.argv[1])
+told = []
+runtime.subscribe(told.append, immediate=True)
+def by_config():
+    runtime.get(io)
+    return runtime.get(io).timeout_sec, runtime.snapshot()
+def by_poll():
+    runtime.poll()
+    return told[-1].current.io.timeout_sec, told[-1].current
+def by_reload_config():
+    runtime.reload()
+    return told[-1].current.io.timeout_sec, told[-1].current
+while hear() == "look":
+    seconds, snapshot = globals()["by_" + sys.argv[2]]()
+    say(seconds, len(snapshot.collapse.tools), snapshot.revision)
+"""
 
 
-def test_an_edit_in_place_is_noticed(file: Path, runtime: Runtime) -> None:
-    runtime.update(io, {"timeoutSec": 11})
-    text = file.read_text()
-    file.write_text(text.replace("11", "22"))
-    assert eventually(lambda: runtime.get(io).timeout_sec == 22, PATIENCE)
-    file.unlink()
-    assert eventually(lambda: runtime.get(io).timeout_sec == 30, PATIENCE)
+def by_an_editor(file: Path, processes: Processes) -> None:
+    """As most editors do: a new file in the place of the old one."""
+    file.with_name("edited").write_text('{"$version": 1, "io": {"timeoutSec": 51}}')
+    os.replace(file.with_name("edited"), file)
 
 
-def test_a_writer_that_dies_before_publishing_is_noticed(
-    file: Path, runtime: Runtime, processes: Processes
-) -> None:
-    """Section 5: by its file, as a hand edit is."""
-    change = runtime.update(io, {"timeoutSec": 1})
-    assert change is not None
+def in_place(file: Path, processes: Processes) -> None:
+    """The file grows with one call: no reader finds it half written."""
+    text = file.read_text().replace("51", "52" + " " * 99)
+    with file.open("r+b") as opened:
+        os.pwrite(opened.fileno(), text.encode(), 0)
+
+
+def by_the_node_runtime(file: Path, processes: Processes) -> None:
+    """With its lock, and without a word in shared memory."""
+    command = ["node", str(Path(__file__).with_name("node_writer.mjs")), str(file), "node", "1"]
+    subprocess.run(command, input=b"\n", stdout=-1, check=True, timeout=PATIENCE)
+
+
+def by_a_writer_that_died_before_publishing(file: Path, processes: Processes) -> None:
     writer = processes.start(
         """
         from pix_shm._config import Runtime
         from pix_shm.sections import io
         from pix_shm.segment import Segment
         Segment.publish_config = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-        Runtime(sys.argv[1]).update(io, {"timeoutSec": 2})
+        Runtime(sys.argv[1]).update(io, {"timeoutSec": 53})
         """,
         file.parent,
     )
-    writer.wait()
-    assert eventually(lambda: runtime.get(io).timeout_sec == 2, PATIENCE)
-    assert runtime.snapshot().revision > change.revision
+    assert writer.wait() == -signal.SIGKILL
+
+
+def by_a_removal(file: Path, processes: Processes) -> None:
+    file.unlink()
+
+
+EDITS: list[tuple[Callable[[Path, Processes], None], str]] = [
+    (by_an_editor, "51 0"),
+    (in_place, "52 0"),
+    (by_the_node_runtime, "52 1"),
+    (by_a_writer_that_died_before_publishing, "53 1"),
+    (by_a_removal, "30 0"),
+]
+
+
+def test_what_nobody_published_is_noticed_and_becomes_one_revision(
+    file: Path, runtime: Runtime, processes: Processes
+) -> None:
+    """Section 5, Writing: an edit made by hand, by the Node runtime, or by a writer that died
+    between rename and publishing is noticed within a second by ``config()``, on ``poll()`` and by
+    ``reload_config()``, and becomes one revision, however many notice it.
+    """
+    change = runtime.update(io, {"timeoutSec": 1})
+    assert change is not None
+    ways = ("config", "config", "poll", "poll", "reload_config")
+    readers = [processes.start(NOTICING, file.parent, way) for way in ways]
+
+    def seen() -> set[str]:
+        for reader in readers:
+            reader.say("look")
+        return {reader.hear() for reader in readers}
+
+    revision = change.revision
+    assert eventually(lambda: seen() == {f"1 0 {revision}"})
+    for edit, expected in EDITS:
+        if edit is by_the_node_runtime and shutil.which("node") is None:
+            continue
+        edit(file, processes)
+        heard: set[str] = set()
+
+        def all_noticed(heard: set[str] = heard, expected: str = expected) -> bool:
+            heard.clear()
+            heard.update(seen())
+            return all(each.startswith(f"{expected} ") for each in heard)
+
+        assert eventually(all_noticed, PROMISE), (edit, heard)
+        revision += 1
+        assert heard == {f"{expected} {revision}"}, edit
+
+
+def test_reload_config_notices_at_once(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: it looks, whatever the clock says; so does a first look at ``config()``
+    of a process that starts.
+    """
+    runtime.update(io, {"timeoutSec": 1})
+    runtime.poll()
+    by_an_editor(file, Processes())
+    runtime._due = float("inf")
+    assert runtime.get(io).timeout_sec == 1
+    change = runtime.reload()
+    assert change is not None
+    assert change.revision == runtime.snapshot().revision == change.previous.revision + 1
+    assert (change.origin, change.current.io.timeout_sec) == ("reload", 51)
+    assert Runtime(file.parent).get(io).timeout_sec == 51
+
+
+def test_an_edit_in_place_is_noticed(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: also one that keeps the size; and the end of the file."""
+    runtime.update(io, {"timeoutSec": 11})
+    text = file.read_text()
+    file.write_text(text.replace("11", "22"))
+    assert eventually(lambda: runtime.get(io).timeout_sec == 22, PROMISE)
+    file.unlink()
+    assert eventually(lambda: runtime.get(io).timeout_sec == 30, PROMISE)
 
 
 def test_snapshots_are_whole(file: Path, runtime: Runtime, processes: Processes) -> None:
-    """Readers of the library see both fields of one write or neither, and never a default."""
+    """Section 5, Writing: readers see both fields of one write or neither, and never a default."""
     runtime.update(pretty, {"maxRenderWidth": 1, "maxRenderHeight": 1})
     writer = processes.start(
         """

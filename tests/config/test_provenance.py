@@ -94,7 +94,9 @@ def reset_field(runtime: Runtime, path: str) -> ConfigChange | None:
 def test_a_default_that_is_set_is_explicit_until_it_is_reset(
     file: Path, runtime: Runtime, path: str
 ) -> None:
-    """It is written, and is a revision each time, but no event, and ``None`` is returned."""
+    """Section 5, Writing: it is written, and is a revision each time, but no event, and ``None`` is
+    returned.
+    """
     told: list[ConfigChange] = []
     runtime.subscribe(told.append)
     revisions = [runtime.snapshot().revision]
@@ -116,6 +118,7 @@ def test_a_default_that_is_set_is_explicit_until_it_is_reset(
 
 @pytest.mark.parametrize("path", FIELDS)
 def test_resetting_one_path_leaves_all_others(file: Path, runtime: Runtime, path: str) -> None:
+    """Section 5, Writing: ``reset`` makes a value inherited again, and no other."""
     document: dict[str, Any] = {"$version": 1}
     for each, (_, value, _) in FIELDS.items():
         document = merged(document, nested(each, value))
@@ -136,7 +139,9 @@ def test_resetting_one_path_leaves_all_others(file: Path, runtime: Runtime, path
 def test_a_value_that_is_not_allowed_stays_until_the_field_is_set(
     file: Path, runtime: Runtime, path: str
 ) -> None:
-    """Through changes of its neighbours, of other sections, by models, and their resets."""
+    """Section 5, Fields: through changes of its neighbours, of other sections, by models, and their
+    resets.
+    """
     default, value, bad = FIELDS[path]
     file.write_text(json.dumps(nested(path, bad)))
     section = HANDLES[path.partition(".")[0]]
@@ -171,6 +176,7 @@ def exact(value: Any) -> str:
 def test_resetting_takes_a_value_away_that_is_not_allowed(
     file: Path, runtime: Runtime, path: str
 ) -> None:
+    """Section 5, Writing: and its diagnostic goes."""
     file.write_text(json.dumps(nested(path, FIELDS[path][2])))
     assert [d.path for d in runtime.diagnostics()] == [path]
     assert reset_field(runtime, path) is None
@@ -183,6 +189,7 @@ def test_resetting_takes_a_value_away_that_is_not_allowed(
 def test_a_section_of_the_wrong_shape_stays_until_something_in_it_is_set(
     file: Path, runtime: Runtime, section: Section[Any], raw: Any
 ) -> None:
+    """Section 5, Fields: its raw value stays in the file until somebody sets a field of it."""
     file.write_text(json.dumps({section.name: raw, "unknown": raw}))
     path = next(path for path in FIELDS if path.startswith(section.name))
     other = next(path for path in FIELDS if not path.startswith(section.name))
@@ -202,6 +209,7 @@ def test_a_section_of_the_wrong_shape_stays_until_something_in_it_is_set(
 def test_a_reset_section_is_inherited_and_keeps_what_is_unknown_in_it(
     file: Path, runtime: Runtime
 ) -> None:
+    """Section 5, Writing: unknown sections and unknown keys survive every write."""
     document: dict[str, Any] = {"$schema": "x", "later": {"a": 1}}
     for path, (_, value, _) in FIELDS.items():
         name = path.partition(".")[0]
@@ -230,6 +238,7 @@ def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_group_is_reset_by_its_own_path(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: ``reset`` makes it inherited again."""
     runtime.update(pretty, {"icons": "ascii", "diff": {"splitMinWidth": 1, "splitMinCodeWidth": 2}})
     change = runtime.reset(pretty, (path for path in ["diff"]))
     assert change is not None
@@ -239,6 +248,7 @@ def test_a_group_is_reset_by_its_own_path(file: Path, runtime: Runtime) -> None:
 
 
 def test_entries_of_a_map_are_explicit_one_by_one(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: objects merge; Fields: bad entries are dropped, and stay in the file."""
     file.write_text('{"collapse": {"tools": {"a": true, "bad": 1, "b.c": false}}}')
     assert dict(runtime.get(collapse).tools) == {"a": True, "b.c": False}
     runtime.update(collapse, {"tools": {"d": True}})
@@ -254,6 +264,7 @@ def test_entries_of_a_map_are_explicit_one_by_one(file: Path, runtime: Runtime) 
 
 
 def test_a_clamped_value_stays_as_it_is_written(file: Path, runtime: Runtime) -> None:
+    """Section 5, Fields: its raw value stays in the file until somebody sets that field."""
     file.write_text('{"compaction": {"minimumTokens": 5, "triggerPercent": 250}}')
     assert runtime.get(compaction).minimum_tokens == 25_000
     runtime.update(compaction, lambda v: v.model_copy(update={"trigger_percent": 99}))

@@ -106,7 +106,11 @@ GOOD: dict[str, list[Any]] = {
     "optimizer.ponytail": ["lite", "full", "ultra"],
     "gate.guardrails": ["off"],
     "gate.autoApprove": [["^ls$", r"(?<=a)\p{b}"]],
-    "gate.extraRules": [[{"pattern": "a"}]],
+    "gate.extraRules": [
+        [{"pattern": "a"}],
+        [{"pattern": "a", "flags": "gi", "severity": "risky", "reason": "why"}],
+        [{"pattern": "a", "severity": "dangerous"}, {"pattern": "b", "severity": "critical"}],
+    ],
 }
 
 
@@ -138,9 +142,29 @@ def cases(table: dict[str, list[Any]]) -> list[Any]:
     ]
 
 
+def test_the_example(file: Path, runtime: Runtime) -> None:
+    """Section 5: its document; ``$schema`` is tolerated and kept."""
+    example = (
+        '{ "$version": 1, "pretty": { "icons": "ascii" }, "optimizer": { "caveman": "lite" } }'
+    )
+    for text in (example, example.replace("{", '{ "$schema": "https://example.org/s.json",', 1)):
+        file.write_text(text)
+        runtime.reload()
+        assert (runtime.get(pretty).icons, runtime.get(optimizer).caveman) == ("ascii", "lite")
+        assert {path for path in DEFAULTS if read(runtime, path) != DEFAULTS[path]} == {
+            "pretty.icons",
+            "optimizer.caveman",
+        }
+        assert runtime.ready
+        assert runtime.diagnostics() == ()
+        runtime.update(io, {"timeoutSec": 7})
+        expected = {**json.loads(text), "io": {"timeoutSec": 7}}
+        assert json.dumps(json.loads(file.read_bytes())) == json.dumps(expected)
+
+
 @pytest.mark.parametrize(("path", "default"), DEFAULTS.items())
 def test_defaults(runtime: Runtime, path: str, default: Any) -> None:
-    """Section 5, the table."""
+    """Section 5, Fields: the column of defaults, row by row."""
     value = read(runtime, path)
     assert value == default
     assert isinstance(value, bool) == isinstance(default, bool)
@@ -148,7 +172,9 @@ def test_defaults(runtime: Runtime, path: str, default: Any) -> None:
 
 @pytest.mark.parametrize(("path", "value"), cases(BAD))
 def test_a_bad_value_falls_back_alone(file: Path, runtime: Runtime, path: str, value: Any) -> None:
-    """Section 5: every invalid field falls back alone, diagnosed by its path."""
+    """Section 5, Fields: out of range, row by row: every invalid field falls back alone, diagnosed
+    by its path; ``true`` is not the number 1.
+    """
     document = {name: {"unknown": 1} for name in HANDLES}
     name, *keys = path.split(".")
     document[name].update(nested(".".join(keys), value))
@@ -165,7 +191,9 @@ def test_a_bad_value_falls_back_alone(file: Path, runtime: Runtime, path: str, v
 def test_a_bad_value_is_refused_by_an_update(
     file: Path, runtime: Runtime, path: str, value: Any
 ) -> None:
-    """Section 5: a ``ConfigValueError`` naming path, type and what is allowed; nothing written."""
+    """Section 5, Writing: a ``ConfigValueError`` naming path, type and what is allowed; nothing
+    written.
+    """
     name, _, rest = path.partition(".")
     with pytest.raises(ConfigValueError) as raised:
         runtime.update(HANDLES[name], nested(rest, value))
@@ -181,13 +209,14 @@ def test_a_bad_value_is_refused_by_an_update(
 def test_a_good_value_is_stored_and_read(
     file: Path, runtime: Runtime, path: str, value: Any
 ) -> None:
+    """Section 5, Fields: the column of types, row by row."""
     name, _, rest = path.partition(".")
     change = runtime.update(HANDLES[name], nested(rest, value))
     assert change is not None
     assert change.changed == (path,)
     assert json.loads(file.read_bytes()) == {"$version": 1, **nested(path, value)}
     if path == "gate.extraRules":
-        value = [ExtraRule(pattern="a")]
+        value = [ExtraRule(**rule) for rule in value]
     assert read(Runtime(file.parent), path) == (tuple(value) if isinstance(value, list) else value)
     assert not invalid(runtime)
 
@@ -203,7 +232,9 @@ def test_a_good_value_is_stored_and_read(
     ],
 )
 def test_clamped_values(file: Path, runtime: Runtime, path: str, value: Any, resolved: int) -> None:
-    """Section 5, the table: read as the nearest allowed value; an update is refused."""
+    """Section 5, Fields: ``triggerPercent`` clamps to 0…100, ``minimumTokens`` up to 25000; an
+    update is refused.
+    """
     file.write_text(json.dumps(nested(path, value)))
     assert read(runtime, path) == resolved
     assert invalid(runtime) == [path]
@@ -217,14 +248,14 @@ def test_clamped_values(file: Path, runtime: Runtime, path: str, value: Any, res
     [("150k", 150000), ("1M", 1000000), ("1.5m", 1500000), ("25000", 25000), ("64 K", 64000)],
 )
 def test_tokens_as_text(file: Path, runtime: Runtime, text: str, tokens: int) -> None:
-    """Section 5, ``compaction.minimumTokens``; the file keeps the text."""
+    """Section 5, Fields: ``compaction.minimumTokens``; the file keeps the text."""
     runtime.update(compaction, {"minimumTokens": text})
     assert runtime.get(compaction).minimum_tokens == tokens
     assert json.loads(file.read_bytes())["compaction"]["minimumTokens"] == text
 
 
 def test_bad_entries_are_dropped_one_by_one(file: Path, runtime: Runtime) -> None:
-    """Section 5: bad entries of maps and lists, each diagnosed by its own path."""
+    """Section 5, Fields: bad entries of maps and lists, each diagnosed by its own path."""
     rules = [
         {"pattern": "ok", "flags": "gi", "severity": "risky", "reason": "r", "later": 1},
         {"flags": "g"},

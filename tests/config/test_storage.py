@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from processes import Processes, eventually
 
-from pix_shm._config import Runtime, storage
+from pix_shm._config import Runtime, migrations, storage
 from pix_shm._config.lock import DirectoryLock
 from pix_shm._config.owners import start_of
 from pix_shm.errors import ConfigLockError, ConfigWriteError
@@ -28,21 +28,36 @@ def soon() -> float:
     return time.monotonic() + 60
 
 
-def modes_of_temporaries(directory: Path, stop: threading.Event, seen: list[int]) -> None:
-    while not stop.is_set():
+def modes_of_temporaries(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The modes that temporary files have before and after each call that a write is made of."""
+    seen: list[int] = []
+
+    def look() -> None:
         for entry in os.scandir(directory):
             if entry.name.endswith(".tmp"):
-                try:
-                    seen.append(stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode))
-                except FileNotFoundError:
-                    pass
+                seen.append(stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode))
+
+    def looking(call: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*given: Any, **named: Any) -> Any:
+            look()
+            result = call(*given, **named)
+            look()
+            return result
+
+        return made
+
+    for name in ("open", "write", "fchown", "fchmod", "fsync", "rename"):
+        monkeypatch.setattr(os, name, looking(getattr(os, name)))
+    return seen
 
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "rename", "fchmod"])
 def test_a_failed_write_leaves_everything(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """Section 5: file, snapshot and revision as they were, no temporary file, a typed error."""
+    """Section 5, Writing: file, snapshot and revision as they were, no temporary file, a typed
+    error with the cause, and no event.
+    """
     runtime.update(io, {"timeoutSec": 7})
     told: list[Any] = []
     runtime.subscribe(told.append)
@@ -71,7 +86,7 @@ def test_a_failed_write_leaves_everything(
 def test_an_unconfirmed_flush_of_the_directory_is_a_warning(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Section 5: it comes after the rename: the change stands."""
+    """Section 5, Writing: it comes after the rename: the change stands."""
     real = os.fsync
 
     def fail_on_directories(descriptor: int) -> None:
@@ -88,33 +103,80 @@ def test_an_unconfirmed_flush_of_the_directory_is_a_warning(
     assert runtime.diagnostics() == ()
 
 
-def test_the_file_is_flushed_before_it_is_renamed_and_its_directory_after(
+def test_the_steps_of_a_transaction_in_their_order(
     file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Section 5, the transaction."""
+    """Section 5, Writing: lock, the Node runtime's inside ours, read what is there now, migrate,
+    change, write a temporary file in the same directory, flush it, rename it, flush the directory,
+    publish, release, then tell.
+    """
     steps: list[str] = []
-    fsync, rename = os.fsync, os.rename
 
-    def flush(descriptor: int) -> None:
-        is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        steps.append("flush directory" if is_directory else "flush file")
-        fsync(descriptor)
+    def noted(owner: Any, name: str, step: Callable[..., str | None]) -> None:
+        whole = getattr(owner, name)
 
-    def move(*given: Any, **named: Any) -> None:
-        steps.append("rename")
-        rename(*given, **named)
+        def call(*given: Any, **named: Any) -> Any:
+            told = step(*given, **named)
+            if told:
+                steps.append(told)
+            return whole(*given, **named)
 
-    publish = type(runtime._segment).publish_config
+        monkeypatch.setattr(owner, name, call)
 
-    def published(*given: Any) -> int:
-        steps.append("publish")
-        return publish(*given)
+    def flushed(descriptor: int) -> str:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        return "flush directory" if path == str(file.parent) else f"flush {Path(path).suffix}"
 
-    monkeypatch.setattr(os, "fsync", flush)
-    monkeypatch.setattr(os, "rename", move)
-    monkeypatch.setattr(type(runtime._segment), "publish_config", published)
-    runtime.update(io, {"timeoutSec": 8})
-    assert steps == ["flush file", "rename", "flush directory", "publish"]
+    def opened(path: Any, flags: int, *_: Any, dir_fd: int | None = None) -> str | None:
+        if not flags & os.O_CREAT:
+            return None
+        assert dir_fd is not None
+        assert os.readlink(f"/proc/self/fd/{dir_fd}") == str(file.parent)
+        return f"make {Path(path).suffix}"
+
+    def migrate(root: Any) -> Any:
+        steps.append("migrate")
+        return migrations.migrated(root)
+
+    def change(value: Any) -> dict[str, Any]:
+        steps.append("change")
+        return {"timeoutSec": value.timeout_sec + 1}
+
+    file.write_text('{"$version": 1, "io": {"timeoutSec": 1}}')
+    runtime.get(io)
+    runtime.subscribe(lambda change: steps.append(f"tell of {change.revision}"))
+    noted(DirectoryLock, "acquire", lambda *_: "lock")
+    noted(DirectoryLock, "release", lambda *_: "unlock")
+    noted(storage.LockedFile, "read", lambda *_: "read")
+    noted(os, "open", opened)
+    noted(os, "fsync", flushed)
+    noted(os, "rename", lambda source, target, **_: f"rename {Path(source).suffix} to {target}")
+    noted(os, "unlink", lambda path, **_: f"remove {path}")
+    noted(type(runtime._segment), "publish_config", lambda *_: "publish")
+    monkeypatch.setattr("pix_shm._config.runtimes.migrated", migrate)
+    edited = file.with_name("edited")
+    edited.write_text('{"$version": 1, "io": {"timeoutSec": 7}}')
+    os.replace(edited, file)
+    done = runtime.update(io, change)
+    monkeypatch.undo()
+    assert done is not None
+    assert [step for step in steps if step != "migrate"] == [
+        "lock",
+        "make .lock",
+        "read",
+        "change",
+        "make .tmp",
+        "flush .tmp",
+        "rename .tmp to pix.json",
+        "flush directory",
+        "publish",
+        "remove pix.json.lock",
+        "unlock",
+        f"tell of {done.previous.revision}",  # what was edited meanwhile
+        f"tell of {done.revision}",
+    ]
+    assert "migrate" in steps[steps.index("read") : steps.index("change")]
+    assert done.current.io.timeout_sec == 8
 
 
 def test_short_writes_are_completed(
@@ -127,34 +189,108 @@ def test_short_writes_are_completed(
     assert json.loads(file.read_bytes()) == {"$version": 1, "io": {"timeoutSec": 8}}
 
 
+def test_a_file_that_is_too_large_is_neither_read_nor_made(
+    file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 8: no problem makes a read raise, be it for want of memory; a typed error, and
+    nothing written, where an update would make a file that nobody reads.
+    """
+    monkeypatch.setattr(storage, "LARGEST", 1000)
+    text = json.dumps({"$version": 1, "io": {"timeoutSec": 7}, "u": ""}, indent=2) + "\n"
+    file.write_text(text.replace('""', json.dumps("x" * (1000 - len(text)))))
+    assert (file.stat().st_size, runtime.get(io).timeout_sec) == (1000, 7)
+    before, snapshot = (file.read_bytes(), file.stat()), runtime.snapshot()
+    with pytest.raises(ConfigWriteError, match="larger than") as raised:
+        runtime.update(io, {"timeoutSec": 10})
+    assert raised.value.errno == errno.EFBIG
+    assert ((file.read_bytes(), file.stat()), runtime.snapshot()) == (before, snapshot)
+    assert os.listdir(file.parent) == ["pix.json"]
+    assert runtime.update(io, {"timeoutSec": 9}) is not None
+    with file.open("a") as opened:
+        opened.write(" ")
+    assert runtime.reload() is None
+    assert runtime.get(io).timeout_sec == 9  # the last good one
+    (condition,) = runtime.diagnostics()
+    assert (condition.code, condition.path) == ("READ_FAILED", str(file))
+    assert "larger than" in condition.message
+    with pytest.raises(ConfigWriteError, match="larger than"):
+        runtime.reset(io)
+    assert file.stat().st_size == 1001
+    file.write_text("{}")
+    assert runtime.reload() is not None
+    assert runtime.diagnostics() == ()
+
+
+@pytest.mark.parametrize("name", ["pix.json", "optimizer.json"])
+def test_the_most_that_is_read_is_bounded(file: Path, runtime: Runtime, name: str) -> None:
+    """Section 8: more than 16 MiB make no read raise, and are not read."""
+    with file.with_name(name).open("wb") as opened:
+        opened.truncate(17 << 20)
+    assert runtime.get(io).timeout_sec == 30
+    code = "READ_FAILED" if name == "pix.json" else "MIGRATION_FAILED"
+    assert [(d.code, "larger than 16 MiB" in d.message) for d in runtime.diagnostics()] == [
+        (code, True)
+    ]
+    file.with_name(name).unlink()
+    runtime.reload()
+    assert runtime.diagnostics() == ()
+
+
+def test_a_failed_close_comes_after_the_flush(
+    file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 5, Writing: the file has been replaced, and is published as every other."""
+    real = os.close
+
+    def fail(descriptor: int) -> None:
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        temporary = regular and os.readlink(f"/proc/self/fd/{descriptor}") == str(file)
+        real(descriptor)
+        if temporary:
+            failed.append(descriptor)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    failed: list[int] = []
+    runtime.get(io)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", fail)
+        change = runtime.update(io, lambda v: {"timeoutSec": 8})
+    assert len(failed) == 1
+    assert change is not None
+    assert change.revision == runtime.snapshot().revision
+    assert runtime.get(io).timeout_sec == 8
+
+
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
-@pytest.mark.parametrize("mode", [None, 0o600, 0o640, 0o644, 0o400, 0o664])
-def test_a15_permission_bits(file: Path, umask: int, mode: int | None) -> None:
-    """Section 5: new files are 0600, existing ones keep theirs; never wider on the way."""
+@pytest.mark.parametrize("mode", [None, 0o600, 0o640, 0o644, 0o400, 0o664, 0o602])
+def test_a15_permission_bits(
+    file: Path, monkeypatch: pytest.MonkeyPatch, umask: int, mode: int | None
+) -> None:
+    """Section 5, Writing: new files are 0600, existing ones keep their mode; the temporary one is
+    never wider on the way. What others may write is a warning.
+    """
     if mode is not None:
         file.write_text("{}")
         file.chmod(mode)
     runtime = Runtime(file.parent)
-    stop, seen = threading.Event(), list[int]()
-    watcher = threading.Thread(target=modes_of_temporaries, args=(file.parent, stop, seen))
-    watcher.start()
     before = os.umask(umask)
     try:
-        for seconds in (1, 2, 3):
-            runtime.update(io, {"timeoutSec": seconds})
-            assert stat.S_IMODE(file.stat().st_mode) == (mode or 0o600)
+        with monkeypatch.context() as patched:
+            seen = modes_of_temporaries(file.parent, patched)
+            for seconds in (1, 2, 3):
+                runtime.update(io, {"timeoutSec": seconds})
+                assert stat.S_IMODE(file.stat().st_mode) == (mode or 0o600)
     finally:
         os.umask(before)
-        stop.set()
-        watcher.join()
+    assert (mode or 0o600) in seen
     assert not [m for m in seen if m & ~(mode or 0o600)]
     unsafe = [d.code for d in runtime.diagnostics()]
-    assert unsafe == (["UNSAFE_PERMISSIONS"] if mode == 0o664 else [])
+    assert unsafe == (["UNSAFE_PERMISSIONS"] if mode in (0o664, 0o602) else [])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a15_root_keeps_the_owner(file: Path, runtime: Runtime) -> None:
-    """Section 5: also when root writes a user's file."""
+    """Section 5, Writing: also when root writes a user's file."""
     file.write_text("{}")
     os.chown(file, 1234, 5678)
     runtime.update(io, {"timeoutSec": 8})
@@ -165,7 +301,7 @@ def test_a15_root_keeps_the_owner(file: Path, runtime: Runtime) -> None:
 def test_what_root_makes_in_a_users_directory_is_the_users(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime]
 ) -> None:
-    """Private and root's, it would be a config that its user cannot read."""
+    """Section 5, Writing: private and root's, it would be a config that its user cannot read."""
     home = agent_dir / "home"
     home.mkdir()
     os.chown(home, 1234, 5678)
@@ -179,7 +315,7 @@ def test_what_root_makes_in_a_users_directory_is_the_users(
 def test_new_directories_are_private(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime], umask: int
 ) -> None:
-    """Section 5: 0700, those on the way included."""
+    """Section 5, Writing: 0700, those on the way included."""
     target = agent_dir / "a" / "b"
     runtime = runtime_of(target)
     before = os.umask(umask)
@@ -194,7 +330,7 @@ def test_new_directories_are_private(
 def test_a10_the_target_of_a_link_is_replaced_and_the_link_stays(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime]
 ) -> None:
-    """Section 5: a symbolic link keeps its link; several hops, relative, and dangling ones."""
+    """Section 5, Writing: a symbolic link keeps its link; relative ones, and several hops."""
     home, dotfiles = agent_dir / "home", agent_dir / "dotfiles"
     home.mkdir()
     dotfiles.mkdir()
@@ -214,7 +350,7 @@ def test_a10_the_target_of_a_link_is_replaced_and_the_link_stays(
 def test_a10_a_link_that_dangles_is_filled(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime]
 ) -> None:
-    """Whose directory exists, and whose does not."""
+    """Section 5, Writing: whose directory exists, and whose does not."""
     for number, target in enumerate(("there/real.json", "not/there/real.json")):
         home = agent_dir / str(number)
         (home / "there").mkdir(parents=True)
@@ -229,7 +365,9 @@ def test_a10_a_link_that_dangles_is_filled(
 def test_a10_the_directory_itself_is_a_link(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime]
 ) -> None:
-    """From the start, or since somebody moved it and left a link in its place."""
+    """Section 5, Writing: from the start, or since somebody moved it and left a link in its
+    place.
+    """
     home, moved = agent_dir / "home", agent_dir / "moved"
     moved.mkdir()
     home.symlink_to("moved")
@@ -247,6 +385,7 @@ def test_a10_the_directory_itself_is_a_link(
 
 
 def test_a10_a_loop_of_links_is_a_typed_error(file: Path, runtime: Runtime) -> None:
+    """Section 5, Writing: and nothing is made."""
     file.symlink_to("b.json")
     (file.parent / "b.json").symlink_to("pix.json")
     assert runtime.get(io).timeout_sec == 30
@@ -260,7 +399,7 @@ def test_a10_a_loop_of_links_is_a_typed_error(file: Path, runtime: Runtime) -> N
 def test_what_is_no_file_is_neither_read_nor_replaced(
     file: Path, runtime: Runtime, make: Callable[[Path], None]
 ) -> None:
-    """A FIFO in the file's place hangs nobody."""
+    """Section 5, Writing: cannot be replaced; a FIFO in the file's place hangs nobody."""
     make(file)
     kind = stat.S_IFMT(file.stat().st_mode)
     assert runtime.get(io).timeout_sec == 30
@@ -272,7 +411,7 @@ def test_what_is_no_file_is_neither_read_nor_replaced(
 def test_a28_only_what_dead_writers_left_is_removed(
     file: Path, runtime: Runtime, processes: Processes
 ) -> None:
-    """Section 5: left-over temporary files of dead writers, nobody else's ever."""
+    """Section 5, Writing: left-over temporary files of dead writers, nobody else's ever."""
     alive = processes.start("hear()")
     dead = processes.start("")
     dead.wait()
@@ -332,7 +471,7 @@ def test_a_target_that_moved_while_the_lock_was_waited_for_is_found_again(
 def test_two_agent_directories_that_link_to_one_file_exclude_each_other(
     agent_dir: Path, runtime_of: Callable[[Path], Runtime]
 ) -> None:
-    """Section 5: the lock belongs to the resolved file."""
+    """Section 5, Writing: the lock belongs to the resolved file."""
     runtimes = []
     for name in ("a", "b"):
         (agent_dir / name).mkdir()

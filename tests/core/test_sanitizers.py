@@ -20,7 +20,7 @@ SANITIZERS = {
     "thread": (*COMMON, "-fsanitize=thread", "-Wno-tsan"),
 }
 
-PROGRAMS = ("segment", "leases", "lock", "damage", "threads", "changes")
+PROGRAMS = ("segment", "leases", "lock", "damage", "threads", "changes", "clocks")
 
 
 @pytest.fixture(scope="session", params=SANITIZERS)

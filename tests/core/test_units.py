@@ -12,7 +12,7 @@ import pytest
 Build = Callable[..., Path]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
-PROGRAMS = ("segment", "leases", "lock", "damage", "threads", "changes")
+PROGRAMS = ("segment", "leases", "lock", "damage", "threads", "changes", "clocks")
 NEEDS_SMALL_MEMORY = "full_memory"
 
 # A /dev/shm of its own, too small for two segments, in a name space of its own.

@@ -1,12 +1,10 @@
 """The bridge to herdr, with real processes: contract, section 7; field cases C08 to C22.
 
-Events are put on a bus as an agent does. The fake herdr records each call; nothing more can come
-once every notifier has ended, which :meth:`Pane.settle` waits for.
+Events are put on a bus as an agent does; ``test_herdr_agents.py`` has agents with leases.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import signal
@@ -18,7 +16,17 @@ import weakref
 from pathlib import Path
 
 import pytest
-from herdr import fake_herdr
+from herdr.support import (
+    GUARD,
+    Pane,
+    alive,
+    blocked,
+    hang,
+    no_notifier_runs,
+    until,
+    working,
+    zombies_of,
+)
 
 from pix_shm import herdr
 from pix_shm.events import STATE, EventBus
@@ -26,132 +34,16 @@ from pix_shm.herdr import LIMIT, bind_herdr_notify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from typing import Any
-
-TESTS = Path(__file__).parents[1]
-GUARD = 30.0  # seconds after which a test is taken for hanging; nothing is timed
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + GUARD
-    while not condition():
-        assert time.monotonic() < deadline, "hangs"
-        time.sleep(0.01)
-
-
-def blocked(bus: EventBus, message: str | None = "m", blocks: int = 1) -> None:
-    data: dict[str, Any] = {"state": "blocked", "activities": 0, "blocks": blocks}
-    bus.emit(STATE, data if message is None else {**data, "message": message})
-
-
-def working(bus: EventBus) -> None:
-    bus.emit(STATE, {"state": "working", "activities": 1, "blocks": 0})
-
-
-def process_state(pid: int) -> str | None:
-    """The kernel's letter for the state of a process, and ``None`` where there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-
-
-def alive(pid: int) -> bool:
-    return process_state(pid) not in (None, "Z")
-
-
-def zombies_of(parent: int) -> list[int]:
-    found = []
-    for entry in os.listdir("/proc"):
-        with contextlib.suppress(OSError):
-            if entry.isdigit():
-                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-                if fields[0] == "Z" and int(fields[1]) == parent:
-                    found.append(int(entry))
-    return found
-
-
-class Pane:
-    """A directory with a fake herdr in it, and what that one recorded."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.directory = root / "bin"
-        self.log = root / "herdr.jsonl"
-        self.install()
-
-    def install(self, seconds: float = 0.0, directory: Path | None = None) -> Path:
-        return fake_herdr.install(directory or self.directory, self.log, seconds=seconds)
-
-    def records(self) -> list[dict[str, Any]]:
-        return fake_herdr.records(self.log)
-
-    def settle(self) -> list[dict[str, Any]]:
-        """Wait until no notifier of this process runs, and return the records."""
-        until(no_notifier_runs)
-        return self.records()
-
-    def titles(self) -> list[str | None]:
-        return [record["title"] for record in self.settle()]
-
-    def kill(self) -> None:
-        """End the fakes that are still there; the log's path tells ours from a stranger."""
-        for record in self.records():
-            with contextlib.suppress(OSError):
-                command = Path(f"/proc/{record['pid']}/cmdline").read_bytes()
-                if os.fsencode(self.log) in command.split(b"\0"):
-                    os.kill(record["pid"], signal.SIGKILL)
-
-    def host(self, code: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run ``code`` in an interpreter of its own, warnings being errors, this module at hand."""
-        done = subprocess.run(
-            self.host_command(code), capture_output=True, text=True, timeout=GUARD * 2, **options
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        return done
-
-    def host_command(self, code: str) -> list[str]:
-        prelude = (
-            f"import os, subprocess, sys; sys.path.insert(0, {str(TESTS)!r})\n"
-            "from herdr.test_herdr_bridge import *\n"
-            f"pane = Pane(Path({str(self.root)!r}))\n"
-            "bus = EventBus(); bind_herdr_notify(bus)\n"
-        )
-        return [sys.executable, "-W", "error", "-c", prelude + code]
-
-
-def no_notifier_runs() -> bool:
-    herdr._sweep(herdr._Notifier.ended)
-    return not herdr._running
-
-
-@pytest.fixture
-def pane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pane]:
-    made = Pane(tmp_path)
-    monkeypatch.setenv("HERDR_ENV", "1")
-    monkeypatch.delenv("PIX_HERDR_NOTIFY", raising=False)
-    monkeypatch.setenv("PATH", f"{made.directory}:{os.environ['PATH']}")
-    monkeypatch.setattr(herdr, "_reported", False)
-    yield made
-    made.kill()
-    until(no_notifier_runs)
-    assert len(herdr._seats) == LIMIT
-    assert zombies_of(os.getpid()) == []
-
-
-@pytest.fixture
-def bus() -> EventBus:
-    made = EventBus()
-    bind_herdr_notify(made)
-    return made
 
 
 # --- when -----------------------------------------------------------------------------------------
 
 
 def test_entering_blocked_notifies_once_an_entry(pane: Pane, bus: EventBus) -> None:
-    """Once per entry, nested blocks included."""
+    """Section 7: on the transition into blocked, once per entry, nested blocks included; without a
+    message the default text.
+    """
     working(bus)
     blocked(bus, "first")
     blocked(bus, "nested", blocks=2)
@@ -162,16 +54,16 @@ def test_entering_blocked_notifies_once_an_entry(pane: Pane, bus: EventBus) -> N
     assert pane.titles() == ["first", "Pi needs your attention"]
 
 
-def test_two_code_paths_for_one_prompt(pane: Pane, bus: EventBus) -> None:
-    """C10."""
+def test_c10_two_code_paths_for_one_prompt(pane: Pane, bus: EventBus) -> None:
+    """Section 7: once per entry."""
     blocked(bus, "ask")
     time.sleep(0.005)
     blocked(bus, "gate", blocks=2)
     assert pane.titles() == ["ask"]
 
 
-def test_threads_that_enter_at_once_are_one_entry(pane: Pane, bus: EventBus) -> None:
-    """C05, C10: whoever is first notifies, and nobody else."""
+def test_c05_c10_threads_that_enter_at_once_are_one_entry(pane: Pane, bus: EventBus) -> None:
+    """Section 7: whoever is first notifies, and nobody else."""
     threads = 8
     barrier = threading.Barrier(threads)
 
@@ -190,8 +82,8 @@ def test_threads_that_enter_at_once_are_one_entry(pane: Pane, bus: EventBus) -> 
     assert pane.titles() == ["m"] * 5
 
 
-def test_binding_again_replaces_and_old_handles_do_nothing(pane: Pane) -> None:
-    """C08."""
+def test_c08_binding_again_replaces_and_old_handles_do_nothing(pane: Pane) -> None:
+    """Section 7: one notification, however often the bridge was bound."""
     bus = EventBus()
     threads = threading.active_count()
     old = [bind_herdr_notify(bus), bind_herdr_notify(bus)]
@@ -208,8 +100,8 @@ def test_binding_again_replaces_and_old_handles_do_nothing(pane: Pane) -> None:
     assert threading.active_count() == threads
 
 
-def test_state_is_remembered_over_unbinding(pane: Pane) -> None:
-    """C08: a reload in the middle of a block is no entry; a block begun after it is one."""
+def test_c08_state_is_remembered_over_unbinding(pane: Pane) -> None:
+    """Section 7: a reload in the middle of a block is no entry; a block begun after it is one."""
     bus = EventBus()
     unbind = bind_herdr_notify(bus)
     blocked(bus, "one")
@@ -244,14 +136,16 @@ def test_a_bus_is_not_kept_alive() -> None:
 
 @pytest.mark.parametrize("environment", [None, "", "0", "true", "1 ", "1"])
 @pytest.mark.parametrize("notify", [None, "", "0", "1"])
-def test_gate(
+def test_c22_gate(
     pane: Pane,
     bus: EventBus,
     monkeypatch: pytest.MonkeyPatch,
     environment: str | None,
     notify: str | None,
 ) -> None:
-    """C22: read at the transition, and nothing at all is started where it is closed."""
+    """Section 7: only where ``HERDR_ENV`` is exactly ``1`` and ``PIX_HERDR_NOTIFY`` is not ``0``.
+    Read at the transition, and nothing at all is started where it is closed.
+    """
     started: list[object] = []
     real = subprocess.Popen
 
@@ -281,8 +175,10 @@ def test_gate(
         *("--session", "--session=x", "--remote", "--handoff", "$(id) `id` \"'*\\"),
     ],
 )
-def test_a_message_like_an_option_is_shown_as_text(pane: Pane, bus: EventBus, message: str) -> None:
-    """C14."""
+def test_c14_a_message_like_an_option_is_shown_as_text(
+    pane: Pane, bus: EventBus, message: str
+) -> None:
+    """Section 7: ``herdr notification show <message> --sound request``, whatever it begins with."""
     blocked(bus, message)
     (record,) = pane.settle()
     assert record["shown"] == message
@@ -302,8 +198,8 @@ def test_a_message_like_an_option_is_shown_as_text(pane: Pane, bus: EventBus, me
         pytest.param("é🙂" * 100_000, "é🙂" * 40, id="long"),
     ],
 )
-def test_herdr_gets_one_clean_line(pane: Pane, bus: EventBus, message: str, shown: str) -> None:
-    """C15."""
+def test_c15_herdr_gets_one_clean_line(pane: Pane, bus: EventBus, message: str, shown: str) -> None:
+    """Section 7: text that herdr will show, of at most 80 characters."""
     blocked(bus, message)
     (record,) = pane.settle()
     assert (record["title"], record["shown"]) == (shown, shown)
@@ -330,7 +226,7 @@ def test_events_of_strangers_harm_nobody(pane: Pane, bus: EventBus) -> None:
 def test_only_absolute_entries_are_searched(
     pane: Pane, bus: EventBus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Only a ``herdr`` found through absolute PATH entries is run."""
+    """Section 7: only a ``herdr`` found through absolute PATH entries is run."""
     here = tmp_path / "here"
     pane.install(directory=here)
     pane.install(directory=here / "sub")
@@ -376,7 +272,7 @@ UNRUNNABLE = [
 
 
 @pytest.mark.parametrize("kind", UNRUNNABLE)
-def test_an_unrunnable_herdr_changes_nothing(
+def test_c17_an_unrunnable_herdr_changes_nothing(
     pane: Pane,
     bus: EventBus,
     monkeypatch: pytest.MonkeyPatch,
@@ -385,7 +281,9 @@ def test_an_unrunnable_herdr_changes_nothing(
     tmp_path: Path,
     kind: str,
 ) -> None:
-    """C17: swallowed with at most one diagnostic, and not remembered."""
+    """Section 7: a missing or unexecutable ``herdr`` changes nothing; at most one diagnostic, and
+    it is not remembered.
+    """
     path = tmp_path / "other" / "herdr"
     make_unrunnable(kind, path)
     good = os.environ["PATH"]
@@ -411,10 +309,10 @@ def test_what_is_no_program_is_passed_over(
     assert pane.titles() == ["m"]
 
 
-def test_a_deleted_working_directory_does_not_matter(
+def test_c17_a_deleted_working_directory_does_not_matter(
     pane: Pane, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """C17."""
+    """Section 7: nor is it taken for a missing ``herdr``."""
     gone = tmp_path / "gone"
     gone.mkdir()
     code = "os.rmdir(os.getcwd()); blocked(bus, 'still here'); pane.settle()"
@@ -423,13 +321,13 @@ def test_a_deleted_working_directory_does_not_matter(
     assert (record["title"], record["cwd"]) == ("still here", None)
 
 
-def test_a_failing_start_is_reported_once(
+def test_c17_a_failing_start_is_reported_once(
     pane: Pane,
     bus: EventBus,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """C17: no process left, no descriptor left, a sandbox: one warning, then quiet."""
+    """Section 7: no process left, no descriptor left, a sandbox: one warning, then quiet."""
 
     def refuse(*_: object, **__: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
@@ -448,8 +346,10 @@ def test_a_failing_start_is_reported_once(
 # --- how it runs ----------------------------------------------------------------------------------
 
 
-def test_it_is_detached_and_holds_nothing_of_its_host(pane: Pane, tmp_path: Path) -> None:
-    """C21: the pipeline ends at once; only /dev/null on 0 to 2; a session of its own."""
+def test_c21_it_is_detached_and_holds_nothing_of_its_host(pane: Pane, tmp_path: Path) -> None:
+    """Section 7: a session of its own, no inherited streams or descriptors: the pipeline ends at
+    once, and only /dev/null is on 0 to 2.
+    """
     pane.install(seconds=600)
     code = (
         "pane.install(seconds=600)\n"
@@ -473,8 +373,8 @@ def test_it_is_detached_and_holds_nothing_of_its_host(pane: Pane, tmp_path: Path
     assert record["environment"]["HERDR_ENV"] == "1"
 
 
-def test_an_interrupt_of_the_host_spares_it(pane: Pane) -> None:
-    """C21: Ctrl-C goes to the terminal's foreground group."""
+def test_c21_an_interrupt_of_the_host_spares_it(pane: Pane) -> None:
+    """Section 7: fire and forget. Ctrl-C goes to the terminal's foreground group."""
     code = (
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a job may inherit it ignored\n"
         "os.setpgid(0, 0); pane.install(seconds=600); blocked(bus)\n"
@@ -495,8 +395,8 @@ def test_an_interrupt_of_the_host_spares_it(pane: Pane) -> None:
     assert alive(record["pid"])
 
 
-def test_no_zombies_and_no_change_to_how_the_host_waits(pane: Pane) -> None:
-    """C19."""
+def test_c19_no_zombies_and_no_change_to_how_the_host_waits(pane: Pane) -> None:
+    """Section 7: never left as a zombie."""
     pane.host(
         "before = signal.getsignal(signal.SIGCHLD)\n"
         "for _ in range(50):\n"
@@ -512,8 +412,8 @@ def test_no_zombies_and_no_change_to_how_the_host_waits(pane: Pane) -> None:
     )
 
 
-def test_flapping_is_bounded(pane: Pane, bus: EventBus) -> None:
-    """C12: a hundred cycles with a herdr that takes its time."""
+def test_c12_flapping_is_bounded(pane: Pane, bus: EventBus) -> None:
+    """Section 7: they do not pile up. A hundred cycles with a herdr that takes its time."""
     pane.install(seconds=0.2)
     for _ in range(100):
         blocked(bus)
@@ -526,8 +426,10 @@ def test_flapping_is_bounded(pane: Pane, bus: EventBus) -> None:
     assert pane.titles()[-1] == "after the storm"
 
 
-def test_a_busy_herdr_is_left_alone(pane: Pane, bus: EventBus) -> None:
-    """C13: two agents within a second; the answer to the second is not ours to mend."""
+def test_c13_a_busy_herdr_is_left_alone(pane: Pane, bus: EventBus) -> None:
+    """Section 7: fire and forget. Two agents within a second; the second one's answer is not ours
+    to mend.
+    """
     other = EventBus()
     bind_herdr_notify(other)
     blocked(bus, "one")
@@ -538,22 +440,10 @@ def test_a_busy_herdr_is_left_alone(pane: Pane, bus: EventBus) -> None:
     assert (first["status"], second["status"]) == (0, 0)
 
 
-def hang(pane: Pane, bus: EventBus) -> list[int]:
-    """Fill every seat with a notifier that hangs; return their process ids."""
-    pane.install(seconds=600)
-    for count in range(1, LIMIT + 1):
-        blocked(bus, f"hangs {count}")
-        working(bus)
-    until(lambda: len(pane.records()) == LIMIT)
-    hanging = [record["pid"] for record in pane.records()]
-    assert sorted(notifier._pid for notifier in herdr._running) == sorted(hanging)
-    return hanging
-
-
 def test_hanging_ones_do_not_pile_up(
     pane: Pane, bus: EventBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the limit a young notifier is waited out, an old one makes room."""
+    """Section 7: at the limit a young notifier is waited out, an old one makes room."""
     hanging = hang(pane, bus)
     monkeypatch.setattr(herdr, "PATIENCE", GUARD * 10)
     blocked(bus, "skipped")
@@ -692,7 +582,7 @@ def test_without_pidfds_it_still_notifies(
 def test_a_slow_shell_is_not_waited_for(
     pane: Pane, bus: EventBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing in the path of a prompt waits without bound; the shell is collected later."""
+    """Section 7: never waited for by the caller; the shell is collected later."""
     monkeypatch.setattr(herdr, "SHELL_PATIENCE", 0.0)
     monkeypatch.setattr(herdr, "PATIENCE", 0.0)
     for count in range(1, LIMIT + 1):
@@ -705,6 +595,7 @@ def test_a_slow_shell_is_not_waited_for(
 def test_a_hanging_shell_is_not_waited_for(
     pane: Pane, bus: EventBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Section 7: a hanging one changes nothing for the agent."""
     with monkeypatch.context() as patch:
         patch.setattr(herdr, "SHELL_PATIENCE", 0.01)
         patch.setattr(herdr, "_SCRIPT", f"exec sleep {GUARD}")

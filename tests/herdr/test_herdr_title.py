@@ -23,7 +23,8 @@ from pix_shm.herdr import DEFAULT_TITLE, TITLE_LENGTH, _title
         7,
     ],
 )
-def test_without_visible_text_the_default_is_shown(message: object) -> None:
+def test_c15_without_visible_text_the_default_is_shown(message: object) -> None:
+    """Section 7: herdr rejects a title without visible text."""
     assert _title(message) == DEFAULT_TITLE
 
 
@@ -56,8 +57,8 @@ def test_text_is_kept_as_it_is(message: str) -> None:
         ("\ud83d\ude00 \ud83d x \udc00", "😀 \ufffd x \ufffd"),
     ],
 )
-def test_controls_go_and_white_space_becomes_single_blanks(message: str, title: str) -> None:
-    """C15."""
+def test_c15_controls_go_and_white_space_becomes_single_blanks(message: str, title: str) -> None:
+    """Section 7: text that herdr will show."""
     assert _title(message) == title
 
 
@@ -75,6 +76,7 @@ def test_controls_go_and_white_space_becomes_single_blanks(message: str, title: 
     ids=["plain", "blank", "accents", "joined", "skin tone", "endless accents", "huge"],
 )
 def test_long_text_is_cut_between_characters_as_seen(message: str, title: str) -> None:
+    """Section 7: herdr cuts a title at 80 characters."""
     assert _title(message) == title
     assert len(title) <= TITLE_LENGTH
 
@@ -83,12 +85,12 @@ def test_long_text_is_cut_between_characters_as_seen(message: str, title: str) -
     "message",
     ["help", "-h", "--help", "\thelp\n", "--session", "--session=a", "--remote=b", "--handoff"],
 )
-def test_what_herdr_takes_for_something_else_gets_a_blank(message: str) -> None:
-    """C14; the blank is trimmed by herdr's server."""
+def test_c14_what_herdr_takes_for_something_else_gets_a_blank(message: str) -> None:
+    """Section 7: what herdr takes for a question. The blank is trimmed by herdr's server."""
     assert _title(message) == " " + message.strip()
     assert len(_title("--session" + "x" * 100)) == TITLE_LENGTH
 
 
 @pytest.mark.parametrize("message", ["help me", "-help", "Help", "--helpful", "x --session"])
-def test_only_those_words_do(message: str) -> None:
+def test_c14_only_those_words_do(message: str) -> None:
     assert _title(message) == message

@@ -153,4 +153,72 @@ MUTANTS = [
         value""",
         "tests/config/test_processes.py",
     ),
+    Mutant(
+        "what is beside a link is swept, too",
+        STORAGE,
+        "        for directory in (self._directory, *self._directories):\n",
+        "        for directory in (self._directory,):\n",
+        "tests/config/test_kills.py -k left",
+    ),
+    Mutant(
+        "no file is made that nobody reads",
+        STORAGE,
+        "            if len(data) > LARGEST:\n",
+        "            if False:\n",
+        "tests/config/test_storage.py -k too_large",
+    ),
+    Mutant(
+        "a failed close is no failed write",
+        STORAGE,
+        "                with suppress(OSError):  # what the file holds has been flushed\n",
+        "                if True:\n",
+        "tests/config/test_storage.py -k close",
+    ),
+    Mutant(
+        "a caller without a stack finds no fault with the file",
+        DOCUMENT,
+        "    except RecursionError:\n        # The caller",
+        "    except ZeroDivisionError:\n        # The caller",
+        "tests/config/test_document.py -k stack",
+    ),
+    Mutant(
+        "comments are said to be comments",
+        DOCUMENT,
+        "    if text.startswith(_COMMENTS, at):\n",
+        "    if False:\n",
+        "tests/config/test_field_cases_a.py -k a07",
+    ),
+    Mutant(
+        "what is new comes last, and the rest stays in order",
+        EDITS,
+        "        return {**held, key: child}\n",
+        "        return {key: child, **held}\n",
+        "tests/config/test_updates.py -k only_what",
+    ),
+    Mutant(
+        "behind a map's name everything is the key",
+        EDITS,
+        "            return (*path, rest), None\n",
+        "            return (*path, rest.partition('.')[0]), None\n",
+        "tests/config/test_updates.py -k forms",
+    ),
+    Mutant(
+        "a forked child gives no lock back",
+        LOCK,
+        """        if self.process != os.getpid():
+            return
+        with _mutex:
+            if self.descriptor not in _open:
+                return
+""",
+        "        with _mutex:\n",
+        "tests/config/test_lock.py -k a23",
+    ),
+    Mutant(
+        "an unfilled lock has its second",
+        "pix_shm/_config/nodelock.py",
+        "UNFILLED = 1.0\n",
+        "UNFILLED = 0.1\n",
+        "tests/config/test_node_lock.py -k a21",
+    ),
 ]

@@ -89,6 +89,7 @@ TEST(a_claim_shows_who_it_is)
     pix_close(segment);
 }
 
+/* Field case B23. */
 TEST(long_texts_are_cut)
 {
     char text[2 * PIX_MESSAGE_BYTES];
@@ -239,6 +240,7 @@ static void claim_all(pix_segment *segment)
         CHECK_EQUAL(claim(segment), expected);
 }
 
+/* Field case B17. */
 TEST(a_thousand_agents_and_no_more)
 {
     const char *name = new_name();
@@ -273,6 +275,7 @@ static void wait_for_death(pid_t child)
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
+/* Field case B17. */
 TEST(a_table_full_of_ghosts_is_reclaimed)
 {
     const char *name = new_name();
@@ -297,6 +300,7 @@ static void claim_and_wait(const void *name)
     sleep_for_ever();
 }
 
+/* Field case C01. */
 TEST(a_zombie_is_dead)
 {
     const char *name = new_name();
@@ -358,6 +362,7 @@ static void leave_without_a_word(const void *name)
     CHECK_EQUAL(publish(segment, claim(segment), 1, 1, 5), PIX_OK);
 }
 
+/* Field case B18. */
 TEST(an_exit_without_release_counts_as_death)
 {
     const char *name = new_name();
@@ -410,6 +415,7 @@ static void use_the_parents(const void *name)
     pix_close(inherited);
 }
 
+/* Field case B19. */
 TEST(a_forked_childs_handle_is_stale_and_its_exit_frees_nothing_of_its_parents)
 {
     const char *name = new_name();
@@ -519,6 +525,7 @@ static void publish_and_die(const void *name)
     (void)pix_publish(segment, slot, 0, 1, 2, 2, "new", 3, "new", 3);
 }
 
+/* Field case B23. */
 TEST(a_dead_writer_never_stops_a_reader)
 {
     const char *name = new_name();

@@ -138,6 +138,7 @@ static void check_recovered(pix_segment *segment, unsigned activities, uint64_t 
 /* ---- dead holders -----------------------------------------------------------------------------
  */
 
+/* Field case B02. */
 TEST(a_dead_holder_is_recovered_by_a_publish)
 {
     pix_segment *segment = with_dead_holder(new_name());
@@ -235,6 +236,7 @@ TEST(a_chain_of_dead_recoverers_is_recovered)
 /* ---- stopped ones -----------------------------------------------------------------------------
  */
 
+/* Field case B04. */
 TEST(a_stopped_holder_delays_and_is_not_robbed)
 {
     const char *name = new_name();
@@ -337,7 +339,8 @@ static void ignore(int number)
     (void)number;
 }
 
-/* Signals that arrive all the time neither shorten the wait to nothing nor make it endless. */
+/* Field case B05. Signals that arrive all the time neither shorten the wait to nothing nor make it
+ * endless. */
 TEST(a_wait_keeps_its_deadline_under_signals)
 {
     const char *name = new_name();

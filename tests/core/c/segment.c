@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -141,6 +143,20 @@ TEST(named_pipe)
     CHECK_EQUAL(open_result(name), PIX_FOREIGN);
 }
 
+TEST(socket_of_that_name)
+{
+    const char *name = new_name();
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)strcpy(address.sun_path, segment_path(name));
+    int descriptor = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(descriptor >= 0);
+    CHECK_EQUAL(bind(descriptor, (struct sockaddr *)&address, sizeof address), 0);
+    CHECK_EQUAL(open_result(name), PIX_FOREIGN);
+    CHECK(exists(name));
+    CHECK_EQUAL(close(descriptor), 0);
+}
+
+/* Field case B25. */
 TEST(unsuitable_sizes)
 {
     static const uint64_t sizes[] = {
@@ -154,6 +170,7 @@ TEST(unsuitable_sizes)
     CHECK_EQUAL(shared[ALLOCATIONS], 0);
 }
 
+/* Field case B25. */
 TEST(a_larger_one_is_accepted_and_keeps_its_size)
 {
     const char *name = new_name();
@@ -166,6 +183,7 @@ TEST(a_larger_one_is_accepted_and_keeps_its_size)
     pix_close(segment);
 }
 
+/* Field case B26. */
 TEST(other_content_is_never_trusted)
 {
     const char *name = new_name();
@@ -186,6 +204,7 @@ TEST(other_content_is_never_trusted)
     CHECK_EQUAL(shared[INITIALISATIONS], 1);
 }
 
+/* Field case B25. */
 TEST(an_attacher_changes_nothing)
 {
     const char *name = new_name();
@@ -274,6 +293,7 @@ static void race(const char *name)
     CHECK_EQUAL(size_of(name), PIX_SIZE);
 }
 
+/* Field case B06. */
 TEST(an_empty_one_is_initialised_by_exactly_one)
 {
     for (unsigned round = 0; round < 20; round++) {
@@ -283,6 +303,7 @@ TEST(an_empty_one_is_initialised_by_exactly_one)
     }
 }
 
+/* Field case B06. */
 TEST(an_unfinished_one_is_initialised_by_exactly_one)
 {
     for (unsigned round = 0; round < 20; round++) {
@@ -313,6 +334,7 @@ static void initialise_for_ever(const void *name)
     (void)open_result(name);
 }
 
+/* Field case B06. */
 TEST(a_busy_initialiser_is_left_alone_and_a_dead_one_replaced)
 {
     const char *name = new_name();
@@ -391,6 +413,7 @@ static void want_small_memory(void)
     fill_memory();
 }
 
+/* Field case B11. */
 TEST(full_memory_is_an_error_and_the_creator_leaves_nothing)
 {
     want_small_memory();
@@ -404,6 +427,7 @@ TEST(full_memory_is_an_error_and_the_creator_leaves_nothing)
     pix_close(create_segment(name)); /* and all is well once there is room */
 }
 
+/* Field case B11. */
 TEST(full_memory_leaves_what_others_made)
 {
     want_small_memory();
@@ -416,6 +440,7 @@ TEST(full_memory_leaves_what_others_made)
     CHECK_EQUAL(open_result(name), PIX_OK);
 }
 
+/* Field case B11. */
 TEST(full_memory_under_a_hollow_file_is_an_error)
 {
     want_small_memory();
@@ -458,6 +483,7 @@ static void check_retired_for_good(pix_segment *segment, int slot)
     CHECK((summary_of(segment) & RETIRED) != 0);
 }
 
+/* Field case B09. */
 TEST(publishing_in_a_removed_one_retires_it)
 {
     const char *name = new_name();
@@ -484,6 +510,7 @@ TEST(committing_to_a_removed_one_retires_it)
     pix_close(segment);
 }
 
+/* Field case B08. */
 TEST(claiming_in_a_replaced_one_retires_it)
 {
     const char *name = new_name();

@@ -128,6 +128,7 @@ static void *commit_revisions(void *unused)
     return unused;
 }
 
+/* Field case B23. */
 TEST(threads_share_a_handle)
 {
     pthread_t writers[WRITERS], readers[READERS], looker, committer;
@@ -188,5 +189,57 @@ TEST(threads_with_handles_of_their_own)
     CHECK_EQUAL(slots_alive(segment), 0);
     CHECK_EQUAL(pix_look(segment, &word, &ghosts), PIX_OK);
     CHECK_EQUAL(word & UINT32_MAX, 0);
+    pix_close(segment);
+}
+
+/* ---- many threads ------------------------------------------------------------------------------
+ */
+
+enum { THREADS = 32, LEASES = 1000 };
+
+/* An agent for each thread, all in one handle: open and release, a thousand times. */
+static void *open_and_release(void *unused)
+{
+    int slot = claim(segment);
+    while (slot == PIX_BUSY)
+        slot = claim(segment);
+    CHECK(slot >= 0);
+    for (unsigned i = 0; i < effort(LEASES); i++) {
+        while (publish(segment, slot, 1, i % 2, i) == PIX_BUSY)
+            ;
+        while (publish(segment, slot, 0, 0, i) == PIX_BUSY)
+            ;
+    }
+    return unused;
+}
+
+/* Field case C05. */
+TEST(many_threads_lose_no_count_and_no_slot)
+{
+    pthread_t threads[THREADS];
+    uint64_t word;
+    int ghosts;
+    segment = create_segment(new_name());
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, open_and_release, NULL), 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK_EQUAL(pthread_join(threads[i], NULL), 0);
+    CHECK_EQUAL(segment->map->activities, 0);
+    CHECK_EQUAL(segment->map->blocks, 0);
+    CHECK_EQUAL(summary_of(segment) & UINT32_MAX, 0);
+    CHECK_EQUAL(segment->map->lock, 0);
+    CHECK_EQUAL(pix_look(segment, &word, &ghosts), PIX_OK);
+    CHECK_EQUAL(ghosts, 0);
+    CHECK_EQUAL(slots_alive(segment), THREADS);
+    for (int slot = 0; slot < THREADS; slot++) {
+        struct pix_details details;
+        CHECK(read_details(&segment->map->slot[slot], &details));
+        CHECK_EQUAL(details.activities + details.blocks, 0);
+        pix_release(segment, slot);
+    }
+    CHECK_EQUAL(slots_alive(segment), 0);
+    for (int slot = 0; slot < PIX_AGENTS; slot++) /* each can be had again */
+        CHECK_EQUAL(claim(segment), slot);
+    CHECK_EQUAL(claim(segment), PIX_FULL);
     pix_close(segment);
 }
