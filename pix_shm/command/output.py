@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ def complain(text: str) -> None:
 def _obeyed(character: str) -> bool:
     if " " <= character <= "~":
         return False
+    import unicodedata  # not for text that is plain, as that of most prompts
+
     return character in _BIDIRECTIONAL or unicodedata.category(character) in {
         "Cc",
         "Cs",
