@@ -18,11 +18,12 @@ _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 def agents_(options: argparse.Namespace) -> int:
     """Print the live agents; with ``--watch``, again at every change until interrupted."""
-    _print(options)
     if options.watch:
         from pix_shm.waiting import wait
 
-        token = wait(timeout=0)
+        token = wait(timeout=0)  # before the first table: what comes after that is a change
+    _print(options)
+    if options.watch:
         while True:
             # Once a second at least: the table says for how long.
             last, token = token, wait(token, 1.0)
