@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -16,16 +17,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = parser().parse_args(arguments)
     # What is not needed for --help and errors is not loaded for them.
-    from importlib import import_module
+    import warnings
 
     from pix_shm.errors import ArgumentError, PixShmError
-    from pix_shm.paths import adopt_directory
 
-    name = options.command or "summary"
     try:
-        adopt_directory(getattr(options, "agent_dir", None))
-        module = import_module(f"pix_shm.command.{COMMANDS[name]}")
-        status: int = getattr(module, f"{name}_")(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = _tell
+            return _run(options)
     except ArgumentError as error:
         return _complain(error, 2)
     except PixShmError as error:
@@ -38,7 +37,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(error.strerror or error, 1)
     except KeyboardInterrupt:
         return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    from importlib import import_module
+
+    from pix_shm.paths import adopt_directory
+
+    name = options.command or "summary"
+    adopt_directory(getattr(options, "agent_dir", None))
+    module = import_module(f"pix_shm.command.{COMMANDS[name]}")
+    status: int = getattr(module, f"{name}_")(options)
     return status
+
+
+def _tell(message: object, *_: object, **__: object) -> None:
+    """Print a warning as one line, as errors are."""
+    _complain(message, 0)
 
 
 def _complain(problem: object, status: int) -> int:

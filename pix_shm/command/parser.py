@@ -5,6 +5,11 @@ from __future__ import annotations
 import argparse
 
 from pix_shm._version import __version__
+from pix_shm.command.output import visible
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 COMMANDS = {
     "summary": "summary",  # without a command
@@ -25,17 +30,24 @@ COMMANDS = {
 its end. Loaded when it is needed, so that no command pays for another."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {visible(message)}\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     # In both places, since people write it in either; the later one counts.
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     common.add_argument(
         "--agent-dir",
         metavar="DIR",
         default=argparse.SUPPRESS,
         help="the agent directory (default: $PI_CODING_AGENT_DIR, else ~/.pi/agent)",
     )
-    root = argparse.ArgumentParser(
+    root = _Parser(
         prog="pix",
         parents=[common],
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -70,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
         "set",
         "change one setting",
         "  pix set pretty.icons ascii\n"
-        "  pix set pretty.maxRenderWidth 80%%\n"
+        "  pix set pretty.maxRenderWidth 80%\n"
         "  pix set collapse.tools.bash false\n"
         "  pix set gate.autoApprove '[\"^ls\\\\b\"]'",
     )

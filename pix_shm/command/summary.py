@@ -35,12 +35,14 @@ def summary(runtime: Runtime) -> str:
     return "\n".join(lines)
 
 
+def problem_line(condition: ConfigDiagnostic) -> str:
+    """Return a condition as a line of its own."""
+    return visible(f"! {condition.code} {condition.path}: {condition.message}")
+
+
 def _problems(found: tuple[ConfigDiagnostic, ...]) -> list[str]:
     order = sorted(found, key=lambda condition: condition.severity != "error")
-    lines = [
-        visible(f"! {condition.code} {condition.path}: {condition.message}")
-        for condition in order[:_PROBLEMS]
-    ]
+    lines = [problem_line(condition) for condition in order[:_PROBLEMS]]
     if len(order) > _PROBLEMS:
         lines.append(f"! and {len(order) - _PROBLEMS} more")
     return lines

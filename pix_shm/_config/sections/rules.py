@@ -70,6 +70,9 @@ class Rule(ABC, Generic[T]):
     allowed: str
     """Completes the sentence "must be …"."""
 
+    choices: tuple[str, ...] = ()
+    """Every allowed value as one types it; none where there are too many."""
+
     @abstractmethod
     def parse(self, value: object) -> T:
         """Return the value that a section holds for an allowed ``value``.
@@ -117,6 +120,7 @@ class Flag(Rule[bool]):
     """``true`` or ``false``; the numbers 1 and 0 are neither."""
 
     allowed = "true or false"
+    choices = ("true", "false")
 
     @override
     def parse(self, value: object) -> bool:
@@ -129,7 +133,7 @@ class Choice(Rule[str]):
     """One of the strings of a ``Literal``."""
 
     def __init__(self, literal: object) -> None:
-        self.choices: tuple[str, ...] = get_args(literal)
+        self.choices = get_args(literal)
         self.allowed = "one of " + ", ".join(self.choices)
 
     @override
