@@ -17,7 +17,7 @@ COMMANDS = {
     "set": "settings",
     "reset": "settings",
     "show": "settings",
-    "schema": "settings",
+    "schema": "schema",
     "agents": "agents",
     "state": "state",
     "watch": "following",
