@@ -53,8 +53,15 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Settings, agents and health of what the agents of this machine share.\n"
         "Without a command: the settings, to be changed on a terminal, else printed.",
-        epilog="Exit status: 0 done, 1 could not be done, 2 the arguments make no sense.\n"
-        "'pix COMMAND --help' has examples.",
+        epilog="examples:\n"
+        "  pix set pretty.icons ascii\n"
+        "  pix show\n"
+        "  pix state\n"
+        "  pix run -- make test\n"
+        "  pix doctor\n"
+        "\n"
+        "Exit status: 0 done, 1 could not be done, 2 the arguments make no sense.\n"
+        "'pix COMMAND --help' has more.",
     )
     root.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", title="commands")
