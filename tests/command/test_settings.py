@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agents.support import mounted
+from agents.support import mounted, stop
 from command.support import PIX, pix
 from config.test_sections import BAD, DEFAULTS, GOOD, cases
-from processes import Processes, name_of
+from processes import PATIENCE, Processes, name_of
 
 import pix_shm
 from pix_shm._config.changes import ConfigChange
@@ -407,48 +409,101 @@ def test_a_newer_version(agent_dir: Path, capsys: Capture) -> None:
     assert file.read_text() == text
 
 
-def test_a12_a_read_only_directory(agent_dir: Path, processes: Processes) -> None:
-    """Reads need no lock; a write says why, in one line, and leaves nothing."""
+@pytest.mark.parametrize("linked", [True, False], ids=["target read-only", "all read-only"])
+def test_a12_a_read_only_file_system(agent_dir: Path, processes: Processes, linked: bool) -> None:
+    """Reads and the summary need no lock; a write names the resolved file, and leaves nothing."""
     text = '{"$version":1,"pretty":{"icons":"ascii"}}'
+    store = agent_dir / "store" if linked else agent_dir
+    store.mkdir(exist_ok=True)
+    if linked:
+        (agent_dir / "pix.json").symlink_to("store/pix.json")
     script = (
-        f"mount -t tmpfs tmpfs {agent_dir}\nprintf '%s' '{text}' > {agent_dir}/pix.json\n"
-        f"mount -o remount,ro {agent_dir}"
+        f"mount -t tmpfs tmpfs {store}\nprintf '%s' '{text}' > {store}/pix.json\n"
+        f"mount -o remount,ro {store}"
     )
     code = (
         "import subprocess\n"
         "for line in sys.argv[1].split(';'):\n"
         "    done = subprocess.run(eval(sys.argv[2]) + line.split(), capture_output=True)\n"
         "    say(done.returncode, done.stdout, done.stderr)\n"
-        "say(os.listdir(os.environ['PI_CODING_AGENT_DIR']))"
+        "say(sorted(os.listdir(os.environ['PI_CODING_AGENT_DIR'])))"
     )
     lines = "get pretty.icons;;show;set pretty.icons nerd;reset pretty;set pretty.icons ascii"
     child = processes.start(code, lines, [*PIX], wrap=mounted(script))
-    failed = rf"1 b'' b'pix: {agent_dir}/pix.json: Read-only file system\n'"
+    failed = rf"1 b'' b'pix: {store}/pix.json: Read-only file system\n'"
     assert child.hear() == r"0 b'ascii\n' b''"
-    assert child.hear().startswith("0 b'")
-    assert child.hear().startswith("0 b'")
+    for shown in (child.hear(), child.hear()):
+        assert shown.startswith(f"0 b'{agent_dir}/pix.json")
+        assert "ascii" in shown
+        assert shown.endswith(" b''")
     assert child.hear() == failed
     assert child.hear() == failed
     assert child.hear() == "0 b'' b''"  # as it is: nothing is to be written
-    assert child.hear() == "['pix.json']"
+    assert child.hear() == ("['pix.json', 'store']" if linked else "['pix.json']")
     assert child.finish() == ""
 
 
-def test_a25_a_lock_that_others_hold_is_no_reader_s_trouble(
-    agent_dir: Path, capsys: Capture
+HOLDER = """
+from pix_shm.sections import io
+def update(value):
+    say("inside")
+    hear()
+    return {"timeoutSec": 7}
+pix_shm.update_config(io, update, timeout=60)
+"""
+
+
+def test_a25_a_lock_that_others_hold_is_no_readers_trouble(
+    agent_dir: Path, capsys: Capture, processes: Processes
 ) -> None:
-    """A25: correct values at once; a writer's error names holder and lock."""
+    """Eight processes read at once beside a stopped writer; another writer is told who that is."""
     (agent_dir / "pix.json").write_text('{"$version":1,"pretty":{"icons":"ascii"}}')
-    lock = agent_dir / "pix.json.lock"
-    lock.write_text(json.dumps({"pid": os.getppid(), "at": 4e12}))
-    assert run(capsys, "get", "pretty.icons") == (0, "ascii\n", "")
-    assert run(capsys, "show")[0] == 0
+    writer = processes.start(HOLDER)
+    assert writer.hear() == "inside"
+    stop(writer)
+    readers = [
+        subprocess.Popen([*PIX, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for command in (["get", "pretty.icons"], ["show"], []) * 3
+    ]
+    for reader in readers:
+        out, err = reader.communicate(timeout=PATIENCE)
+        assert (reader.returncode, err) == (0, b"")
+        assert b"ascii" in out
     said = refused(capsys, 1, "set", "pretty.icons", "nerd")
     assert said == (
-        f"{agent_dir}/pix.json: locked by process {os.getppid()} (pix.json.lock)"
-        " until the time for it ran out"
+        f"{agent_dir}/pix.json: locked by process {writer.pid} until the time for it ran out"
     )
-    lock.unlink()
+    writer.kill(signal.SIGCONT)
+    writer.say()
+    writer.finish()
+    assert stored(agent_dir)["io"] == {"timeoutSec": 7}
+
+
+def test_ctrl_c_ends_the_wait_for_a_lock(agent_dir: Path, processes: Processes) -> None:
+    """130, without a word, and nothing is left."""
+    writer = processes.start(HOLDER)
+    assert writer.hear() == "inside"
+    code = (
+        "import pix_shm._config.lock as lock\n"
+        "from pix_shm.command import main\n"
+        "sleep = lock.time.sleep\n"
+        "def waits(seconds):\n"
+        "    lock.time.sleep = sleep\n"
+        "    say('waits')\n"
+        "    sleep(60)\n"
+        "lock.time.sleep = waits\n"
+        "status = main(['set', 'pretty.icons', 'ascii'])\n"
+        "say(status)"
+    )
+    child = processes.start(code)
+    assert child.hear() == "waits"
+    child.kill(signal.SIGINT)
+    assert child.hear() == "130"
+    child.finish()
+    writer.say()
+    writer.finish()
+    assert stored(agent_dir) == {"$version": 1, "io": {"timeoutSec": 7}}
+    assert os.listdir(agent_dir) == ["pix.json"]
 
 
 def test_an_unusable_segment_fails_no_setting(agent_dir: Path) -> None:
@@ -487,6 +542,21 @@ def test_d08_a_terminal_shows_what_a_pipe_does(
         os.close(ours)
         os.close(theirs)
     assert (status, out, err) == expected
+
+
+@pytest.mark.parametrize("value", [None, "", "1"])
+def test_d08_the_summary(
+    agent_dir: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    """What is not the default is marked by a character, with and without NO_COLOR."""
+    (agent_dir / "pix.json").write_text('{"$version":1,"pretty":{"icons":"ascii"}}')
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    status, out, err = pix(env={} if value is None else {"NO_COLOR": value})
+    assert (status, err) == (0, b"")
+    assert b"\x1b" not in out
+    assert [line for line in out.splitlines() if line.startswith(b"*")] == [
+        b"* icons             ascii"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -529,11 +599,3 @@ def test_arguments_that_make_no_sense_are_one_line(
     assert (status, out) == (2, "")
     assert err.startswith("pix")
     assert err == visible(err[:-1]) + "\n"
-
-
-def test_ctrl_c_is_130(agent_dir: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("pix_shm._config.runtimes.Runtime.update", interrupt)
-    assert run(capsys, "set", "pretty.icons", "ascii") == (130, "", "")
