@@ -23,10 +23,11 @@ from agents.support import (
     stopped_holder,
 )
 from command.support import PIX, pix
-from processes import Processes, name_of, remove_segment
+from processes import Processes, name_of
 
 import pix_shm
 from pix_shm._config.temporaries import temporary_name
+from pix_shm.command import main
 
 PARENT = {"pid": os.getppid(), "at": 4e12}  # lives, and is not us
 DEAD = 1 << 22  # no process has this number
@@ -167,6 +168,17 @@ def test_b02_a_dead_holder_of_the_lock(agent_dir: Path, processes: Processes) ->
     assert {f["check"]: f["message"] for f in doctor()[1]}["lock"] == "free"
 
 
+def test_a_lock_that_is_held_for_a_moment_is_as_it_should_be(
+    agent_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moments = [(3, 4711, False), (3, 4711, False), None]
+    monkeypatch.setattr("pix_shm.command.checks.lock_holder", lambda _: moments.pop(0))
+    with pix_shm.attach():
+        assert main(["doctor"]) == 0
+    assert "ok       lock: free\n" in capsys.readouterr().out
+    assert moments == []
+
+
 def test_an_unusable_segment(agent_dir: Path) -> None:
     """A directory under its name: said once, with what to do; the rest is looked at."""
     segment = path_of(agent_dir)
@@ -209,21 +221,44 @@ def test_other_segments_are_told_as_far_as_they_can_be(
     agent_dir: Path, tmp_path: Path, processes: Processes
 ) -> None:
     """Number, size and whether somebody lives in them: of which directory, a hash does not tell."""
-    start_agent(processes, env={"PI_CODING_AGENT_DIR": str(tmp_path)})
-    _, out, _ = pix("doctor", "--json")
-    (others,) = [f for f in json.loads(out)["findings"] if f["check"] == "others"]
-    assert others["verdict"] == "note"
-    named = {segment["name"]: segment for segment in others["details"]["segments"]}
-    assert named[name_of(tmp_path)] == {
-        "name": name_of(tmp_path),
-        "size": 1 << 20,
-        "layout": 2,
-        "agents": 1,
+    code = (
+        "import json, subprocess\n"
+        "pix, lived, died, unmade, foreign = eval(sys.argv[1]), *sys.argv[2:]\n"
+        "ended = 'import pix_shm, sys; pix_shm.attach(sys.argv[1])'\n"
+        "subprocess.run([sys.executable, '-c', ended, died], check=True)\n"
+        "pix_shm.attach(lived)\n"
+        "open('/dev/shm' + unmade, 'x').close()\n"
+        "with open('/dev/shm' + foreign, 'xb') as file:\n"
+        "    file.write(bytes(8) + b'\\x07' + bytes(2048))\n"
+        "for name in (unmade, foreign): os.chmod('/dev/shm' + name, 0o600)\n"
+        "os.symlink('/etc/passwd', '/dev/shm/pix-' + '1' * 24)\n"
+        "open('/dev/shm/pix-mine', 'x').close()\n"
+        "for line in ('doctor', 'doctor --json'):\n"
+        "    say(repr(subprocess.run([*pix, *line.split()], stdout=-1).stdout))"
+    )
+    names = [f"/pix-{digit * 24}" for digit in "ab"]
+    lived, died = tmp_path / "lived", tmp_path / "died"
+    for directory in (lived, died):
+        directory.mkdir()
+    wrap = mounted("mount -t tmpfs tmpfs /dev/shm")
+    child = processes.start(code, [*PIX], lived, died, *names, wrap=wrap)
+    text = eval(child.hear()).decode()
+    shown = json.loads(eval(child.hear()))
+    child.finish()
+    assert text.splitlines()[-2:] == [
+        "note     others: 4 more of yours, 2.0 MiB, 1 without living agents;"
+        " of other directories, or of other versions: the names do not tell",
+        f"         those without agents may be removed: /dev/shm{name_of(died)}",
+    ]
+    (others,) = [f for f in shown["findings"] if f["check"] == "others"]
+    assert {
+        s["name"]: (s["size"], s["layout"], s["agents"]) for s in others["details"]["segments"]
+    } == {
+        name_of(lived): (1 << 20, 2, 1),
+        name_of(died): (1 << 20, 2, 0),
+        names[0]: (0, 0, None),
+        names[1]: (2057, 7, None),
     }
-    assert name_of(agent_dir) not in named
-    assert name_of(tmp_path)[1:] not in (others["advice"] or "")
-    processes.end()
-    remove_segment(tmp_path)
 
 
 # --- the file -----------------------------------------------------------------------------------
@@ -257,8 +292,6 @@ def test_setting_aside_takes_no_name_that_is_taken(
     agent_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.strftime", lambda _: "2026-11-30-101112")
-    from pix_shm.command import main
-
     for number in range(3):
         (agent_dir / "pix.json").write_text("[" * (number + 1))
         assert main(["doctor", "--repair"]) == 0
@@ -301,6 +334,15 @@ def test_a_file_with_a_reading_is_never_set_aside(
         assert all(f["advice"] for f in found if f["verdict"] == "problem")
         assert not any("--repair" in (f["advice"] or "") for f in found)
     assert listing(agent_dir) == {"pix.json": text.encode()}
+
+
+def test_nor_is_it_when_something_else_is_repaired(agent_dir: Path) -> None:
+    text = b'{"pretty":{},"pretty":{"icons":"ascii"}}'
+    (agent_dir / "pix.json").write_bytes(text)
+    (agent_dir / "pix.json.lock").write_text(lock_text(DEAD))
+    _, found = doctor("--repair")
+    assert found[0]["message"] == f"{agent_dir}/pix.json.lock: removed"
+    assert listing(agent_dir) == {"pix.json": text}
 
 
 def test_an_older_file_is_a_note(agent_dir: Path) -> None:
@@ -399,7 +441,7 @@ def test_a_living_holders_lock_stays(agent_dir: Path) -> None:
     (agent_dir / "pix.json").chmod(0o600)
     _, found = doctor()
     held = f"{lock}: held by process {os.getppid()}"
-    assert ("config lock", held, "look again") in wrong(found, "note")
+    assert wrong(found, "note") == [("config lock", held, "look again")]
     status, found = doctor("--repair")
     assert status == 1
     assert wrong(found)[0][:2] == (
