@@ -589,7 +589,7 @@ def test_an_argument_that_is_not_utf8(agent_dir: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("get",), ("set", "x"), ("reset",), ("show", "x"), ("gte",), ("get", "--nothing", "x\x1b\n")],
+    [("get",), ("set", "x"), ("reset",), ("show", "x"), ("gte",), ("get", "x", "\x1b[2J\n")],
 )
 def test_arguments_that_make_no_sense_are_one_line(
     agent_dir: Path, capsys: Capture, arguments: tuple[str, ...]
