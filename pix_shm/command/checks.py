@@ -1,4 +1,4 @@
-"""What ``pix doctor`` looks at. Nothing here writes, creates or waits for anybody."""
+"""What ``pix doctor`` looks at. Nothing here creates anything, or writes more than readers do."""
 
 from __future__ import annotations
 
