@@ -43,6 +43,17 @@ bool lock_is_orphaned(struct pix_segment *segment)
     return word != 0 && owner_is_dead(segment, word);
 }
 
+int pix_holder(pix_segment *segment, int *slot, int *dead)
+{
+    process_lock_always();
+    int result = segment_look(segment, true);
+    uint64_t word = atomic_load_explicit(&segment->map->lock, memory_order_acquire);
+    *slot = (int)(word & 0xffff) - 1;
+    *dead = result == PIX_OK && word != 0 && owner_is_dead(segment, word);
+    process_unlock();
+    return result;
+}
+
 static bool swap(struct pix_segment *segment, uint64_t expected, uint64_t desired)
 {
     /* acquire: what the last owner wrote before it let go is seen by what we do next. release: who

@@ -95,6 +95,7 @@ enum {
     PIX_AT_SUMMARY = 128,
     PIX_AT_REVISION = 136,
     PIX_AT_CHANGES = 144,
+    PIX_AT_USED = 384,
     PIX_AT_SLOTS = 12288,
     PIX_SLOT_BYTES = 832,
     PIX_SLOT_GENERATION = 0,
@@ -201,6 +202,11 @@ int pix_look(pix_segment *segment, uint64_t *summary, int *ghosts);
  * RETIRED, STALE. */
 int pix_live(pix_segment *segment, uint64_t live[16]);
 
+/* Who holds the lock word: *slot gets the slot, -1 where it is free; *dead, whether that is
+ * somebody who died, so that whoever wants the lock next takes it. For people to look at: it may be
+ * over by now. Fails with RETIRED, STALE. */
+int pix_holder(pix_segment *segment, int *slot, int *dead);
+
 /* Sleep until `changes` is not what the caller read any more, a signal comes, or timeout_ns have
  * passed. May return early, and says nothing: compare and call again. Takes no lock, the mutex
  * neither. */
@@ -302,6 +308,7 @@ _Static_assert(offsetof(struct pix_layout, lock) == 64, "layout");
 _Static_assert(offsetof(struct pix_layout, summary) == PIX_AT_SUMMARY, "layout");
 _Static_assert(offsetof(struct pix_layout, revision) == PIX_AT_REVISION, "layout");
 _Static_assert(offsetof(struct pix_layout, changes) == PIX_AT_CHANGES, "layout");
+_Static_assert(offsetof(struct pix_layout, used) == PIX_AT_USED, "layout");
 _Static_assert(offsetof(struct pix_layout, rank) == 4096, "layout");
 _Static_assert(offsetof(struct pix_layout, slot) == PIX_AT_SLOTS, "layout");
 _Static_assert(sizeof(struct pix_layout) <= PIX_SIZE, "layout");

@@ -149,6 +149,7 @@ class Agent:
         "_events",
         "_failed",
         "_mapping",
+        "_process",
         "_published",
         "_segment",
         "_since_ms",
@@ -162,10 +163,13 @@ class Agent:
         "session",
     )
 
-    def __init__(self, directory: str, session: str, events: EventBus) -> None:
+    def __init__(
+        self, directory: str, session: str, events: EventBus, process: int | None = None
+    ) -> None:
         self.directory = directory
         self.session = session
         self.events = events
+        self._process = process  # whom it is shown as; None: the one that it is in
         self._segment: Segment = segment_of(directory)
         self._mapping: Mapping | None = None  # the one in which `_slot` is ours
         self._slot = -1
@@ -343,7 +347,7 @@ class Agent:
             code = lib.pix_claim(
                 mapping.handle,
                 segment.known_revision(),
-                os.getpid(),
+                self._process or os.getpid(),
                 session,
                 len(session),
                 pane,
@@ -392,7 +396,7 @@ class Agent:
             blocks,
             message.decode() or None,
             stored(os.environ.get("HERDR_PANE_ID", ""), lib.PIX_PANE_BYTES).decode(),
-            os.getpid(),
+            self._process or os.getpid(),
             stored(self.session, lib.PIX_SESSION_BYTES).decode(),
             self._since_ms / 1000,
             source.decode() or None,
@@ -631,12 +635,22 @@ def attach(
         SegmentError: with ``strict``, the segment cannot be used, or has no free slot.
 
     """
-    directory = adopt_directory(agent_dir)
+    return _attach(adopt_directory(agent_dir), session, strict, None)
+
+
+def attach_for(process: int, session: str) -> Agent:
+    """Join as an agent that others see as ``process``; like :func:`attach` otherwise. It lives for
+    as long as this process does.
+    """
+    return _attach(default_directory(), session, False, process)
+
+
+def _attach(directory: str, session: str, strict: bool, process: int | None) -> Agent:
     key = (directory, session)
     with _registry:
         agent = _sessions.get(key)
         if agent is None:
-            agent = _sessions[key] = Agent(directory, session, EventBus())
+            agent = _sessions[key] = Agent(directory, session, EventBus(), process)
         agent._attached += 1
     # May wait for another process to finish making the segment: before we hold any lock.
     agent._segment.open(create=True, wait=True)

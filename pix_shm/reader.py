@@ -300,7 +300,35 @@ def live_agents(mapping: Mapping) -> tuple[AgentInfo, ...] | None:
     live = ffi.new("uint64_t[]", lib.PIX_SLOTS // 64)
     if lib.pix_live(mapping.handle, live) != lib.PIX_OK:
         return None
-    found = (_agent_in(mapping, slot) for slot in _bits(live))
+    return _agents_in(mapping, _bits(live))
+
+
+def dead_agents(mapping: Mapping) -> tuple[AgentInfo, ...] | None:
+    """Every agent that died and whose slot nobody has freed yet, as it last was; None if the
+    mapping is of no use any more.
+    """
+    live = ffi.new("uint64_t[]", lib.PIX_SLOTS // 64)
+    first = lib.PIX_AT_USED // 8
+    used = [*mapping.words[first : first + lib.PIX_SLOTS // 64]]
+    if lib.pix_live(mapping.handle, live) != lib.PIX_OK:
+        return None
+    dead = [before & ~now for before, now in zip(used, live)]  # noqa: B905 - as many
+    return _agents_in(mapping, _bits(dead))
+
+
+def lock_holder(mapping: Mapping) -> tuple[int, int | None, bool] | None:
+    """Who holds the segment's lock at this moment: the slot, the process id if it is an agent, and
+    whether it is dead; None where it is free. To be shown to people.
+    """
+    slot, dead = ffi.new("int *"), ffi.new("int *")
+    if lib.pix_holder(mapping.handle, slot, dead) != lib.PIX_OK or slot[0] < 0:
+        return None
+    agent = _agent_in(mapping, slot[0]) if slot[0] < lib.PIX_AGENTS else None
+    return slot[0], agent.pid if agent is not None else None, bool(dead[0])
+
+
+def _agents_in(mapping: Mapping, slots: Iterable[int]) -> tuple[AgentInfo, ...]:
+    found = (_agent_in(mapping, slot) for slot in slots)
     return tuple(agent for agent in found if agent is not None)
 
 

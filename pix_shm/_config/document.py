@@ -95,6 +95,17 @@ def parse(data: bytes) -> Document:
         return found[0] if found else Document(None, ParseProblem("no stack to parse it", 1, 1))
 
 
+def parse_value(text: str) -> Json | ParseProblem:
+    """Read one JSON value, as strictly as a document; the problem counts from its own start."""
+    document = parse(f'{{"":\n{text}\n}}'.encode("utf-8", "surrogatepass"))
+    if document.problem is not None:
+        problem = document.problem
+        return ParseProblem(problem.reason, max(1, problem.line - 1), problem.column)
+    if document.root is None or [*document.root] != [""]:
+        return ParseProblem("more than one value", 1, 1)
+    return document.root[""]
+
+
 def blank(data: bytes) -> bool:
     """Whether a file of these bytes holds nothing: a byte-order mark or white space at most."""
     return not data.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n")

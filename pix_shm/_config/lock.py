@@ -59,7 +59,7 @@ class DirectoryLock:
         while not self._try(path):
             left = deadline - time.monotonic()
             if left <= 0:
-                holder = self._holder()
+                holder = self.holder()
                 by = f"process {holder}" if holder else "another process"
                 raise ConfigLockError(
                     f"{path}: locked by {by} until the time for it ran out",
@@ -126,7 +126,7 @@ class DirectoryLock:
         self._held = True
         return True
 
-    def _holder(self) -> int | None:
+    def holder(self) -> int | None:
         """Return the process id that the kernel lists for the lock, if it is one of ours to see."""
         status = os.fstat(self.descriptor)
         device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"

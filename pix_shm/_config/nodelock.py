@@ -74,6 +74,17 @@ class _Record(NamedTuple):
     """What we add; nothing in a lock of the Node runtime."""
 
 
+class Standing(NamedTuple):
+    """Whose lock it is."""
+
+    holder: int | None
+    """The process that it names."""
+    abandoned: bool
+    """Whether nobody stands behind it: the next writer takes it over."""
+    readable: bool
+    """Whether it is a file that could be read; what is not is never taken over."""
+
+
 class NodeLock:
     """The lock of one file; taken by :meth:`acquire`, given back once by :meth:`release`."""
 
@@ -113,6 +124,21 @@ class NodeLock:
                     f"locked by {{}} ({self._name}) until the time for it ran out", by
                 )
             time.sleep(min(left, PAUSE))
+
+    def standing(self) -> Standing | None:
+        """Return whose lock lies there now, without touching it; ``None`` where there is none.
+
+        Takes the time between two tries, as who waits for it does. Raises ``OSError``.
+        """
+        found = self._look(self._name)
+        if found is None:
+            return None
+        time.sleep(PAUSE)
+        again = self._look(self._name)
+        if again is None:
+            return None
+        abandoned = again == found and self._is_abandoned(again, PAUSE)
+        return Standing(_holder(again), abandoned, again is not _UNREADABLE)
 
     def check(self) -> None:
         """Make sure that the lock still names this process.

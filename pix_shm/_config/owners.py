@@ -28,6 +28,11 @@ def is_alive(process: int, start: int | None = None) -> bool:
     return state != "Z" and (start is None or started in (None, start))
 
 
+def is_stopped(process: int) -> bool:
+    """Return whether a process lives, and does not go on: by a signal, or for a debugger."""
+    return _state(process)[0] in ("T", "t")
+
+
 def start_of(process: int) -> int | None:
     """Return when a process started, in the kernel's ticks; ``None`` where that is not shown."""
     return _state(process)[1]

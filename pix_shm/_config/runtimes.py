@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from time import monotonic
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from pix_shm import paths, polling
 from pix_shm._config import document as documents
@@ -53,6 +53,8 @@ from pix_shm.watching import Shared, Watch
 M = TypeVar("M", bound=Model)
 Patch: TypeAlias = Mapping[str, Any]
 Updater: TypeAlias = Callable[[M], "M | Patch"]
+Asker: TypeAlias = Literal["api", "command"]
+"""Origins of an update: a program, or its user by a command."""
 _Edit: TypeAlias = "Callable[[dict[str, Json], Snapshot], tuple[Edit, ...]]"
 
 LOOK_SECONDS = 1.0
@@ -137,6 +139,7 @@ class Runtime:
         *,
         source: str | None = None,
         timeout: float = 5.0,
+        origin: Asker = "api",
     ) -> ConfigChange | None:
         """Change a section of the file as it is now, in one transaction.
 
@@ -145,8 +148,8 @@ class Runtime:
         or a model, of which what differs and what it sets explicitly is stored.
 
         Returns the change, after this process's listeners were told of it; ``None`` where nothing
-        resolves differently. ``timeout`` is in seconds, for waiting; ``source`` is passed on to
-        listeners.
+        resolves differently. ``timeout`` is in seconds, for waiting; ``source`` and ``origin`` are
+        passed on to listeners.
 
         Raises:
             ConfigValueError: a field does not exist, or a value is not allowed.
@@ -155,7 +158,7 @@ class Runtime:
             UnsupportedVersionError: the file is of a newer version.
             ConfigWriteError: the file cannot be read or replaced.
         """
-        return self._transact(_edit_of(section, patch), source, timeout)
+        return self._transact(_edit_of(section, patch), origin, source, timeout)
 
     def reset(
         self,
@@ -164,6 +167,7 @@ class Runtime:
         *,
         source: str | None = None,
         timeout: float = 5.0,
+        origin: Asker = "api",
     ) -> ConfigChange | None:
         """Make fields inherit their defaults again: those of ``paths``, or the section's.
 
@@ -172,7 +176,9 @@ class Runtime:
         """
         named = (paths,) if isinstance(paths, str) else paths if paths is None else tuple(paths)
         reset_edits(section, named, {})  # refuse before anything is locked
-        return self._transact(lambda root, _: reset_edits(section, named, root), source, timeout)
+        return self._transact(
+            lambda root, _: reset_edits(section, named, root), origin, source, timeout
+        )
 
     def reload(self, *, timeout: float = 5.0) -> ConfigChange | None:
         """Read the file now, and tell listeners what differs from what they were last told.
@@ -230,7 +236,7 @@ class Runtime:
             view.writable(self.path)
             if view.outdated or view.sidecar.importable:
                 with self._turn(deadline):
-                    delivery = self._commit(None, None, deadline)
+                    delivery = self._commit(None, "migration", None, deadline)
             self._diagnostics.set("migration", None)
         except (ConfigLockError, ConfigWriteError) as error:
             if view.failure is None:
@@ -407,13 +413,17 @@ class Runtime:
         self._check_not_updating()
         return self._turns.turn(deadline, self.path)
 
-    def _transact(self, edit: _Edit, source: str | None, timeout: float) -> ConfigChange | None:
+    def _transact(
+        self, edit: _Edit, origin: Origin, source: str | None, timeout: float
+    ) -> ConfigChange | None:
         deadline = _deadline(timeout)
         with self._turn(deadline):
-            delivery = self._commit(edit, source, deadline)
+            delivery = self._commit(edit, origin, source, deadline)
         return self._deliver(delivery, deadline)
 
-    def _commit(self, edit: _Edit | None, source: str | None, deadline: float) -> Delivery | None:
+    def _commit(
+        self, edit: _Edit | None, origin: Origin, source: str | None, deadline: float
+    ) -> Delivery | None:
         """Migrate the file as it is now, and change it; without ``edit``, migrate it alone."""
         with storage.locked(self.path, deadline) as file:
             self._note_lock(file.lock.refusal)
@@ -447,7 +457,6 @@ class Runtime:
                     last = self._view.snapshot
                     view = self._source.view(Document(edited), content, sidecar, last)
                     self._adopt(view, revision)
-                    origin: Origin = "migration" if edit is None else "api"
                     delivery = self._announce_own(base.snapshot, origin, source)
             finally:
                 self._committing = None
@@ -518,7 +527,7 @@ class Runtime:
                 changed,
                 previous,
                 current,
-                persisted=origin in ("api", "migration"),
+                persisted=origin in ("api", "command", "migration"),
             )
         )
 

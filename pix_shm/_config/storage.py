@@ -178,8 +178,7 @@ class LockedFile:
             ConfigLockError: this process does not have the lock.
         """
         self.check_writable()
-        for directory in (self._directory, *self._directories):
-            sweep(directory)
+        self.tidy()
         temporary = temporary_name()
         try:
             if len(data) > LARGEST:
@@ -203,6 +202,33 @@ class LockedFile:
         except OSError as error:
             self.unflushed = error
         return Content(data, _fingerprint(status), stat.S_IMODE(status.st_mode))
+
+    def tidy(self) -> None:
+        """Remove what dead writers left beside the file, and beside the link that leads to it."""
+        for directory in (self._directory, *self._directories):
+            sweep(directory)
+
+    def set_aside(self, name: str) -> None:
+        """Give the file another name in its directory, durably; never one that is taken.
+
+        Raises:
+            FileExistsError: it is taken.
+            ConfigWriteError: it could not be renamed; the cause is chained.
+            ConfigLockError: this process does not have the lock.
+        """
+        self.check_writable()
+        for lock in self._node_locks:
+            lock.check()
+        at = self._directory
+        if self._exists(name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        try:
+            # Whoever else would use the name waits for our lock.
+            os.rename(self._name, name, src_dir_fd=at, dst_dir_fd=at)
+        except OSError as error:
+            raise write_error(self.target, error) from error
+        with suppress(OSError):
+            os.fsync(at)
 
     def keep(self, data: bytes) -> None:
         """Keep ``data``, which the file holds, beside it as ``<name>.before-v1``, durably.

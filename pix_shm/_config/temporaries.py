@@ -32,17 +32,25 @@ def fill(descriptor: int, data: bytes) -> None:
         left = left[written:]
 
 
+def left_over(directory: int | str) -> list[str]:
+    """Return the names of what dead writers left in a directory, open or by path."""
+    names: list[str] = []
+    with suppress(OSError), os.scandir(directory) as entries:
+        names.extend(entry.name for entry in entries)
+    found = ((name, _NAME.fullmatch(name)) for name in names)
+    return [
+        name
+        for name, made_by in found
+        if made_by and not is_alive(int(made_by[1]), int(made_by[2]) or None)
+    ]
+
+
 def sweep(directory: int) -> None:
     """Remove what dead writers left in an open directory.
 
     To be called with the file's lock: under it, nobody else is writing, and all of them are left
     over. That of a living process is let be all the same, in case the lock is not what it seems.
     """
-    names: list[str] = []
-    with suppress(OSError), os.scandir(directory) as entries:
-        names.extend(entry.name for entry in entries)
-    for name in names:
-        made_by = _NAME.fullmatch(name)
-        if made_by and not is_alive(int(made_by[1]), int(made_by[2]) or None):
-            with suppress(OSError):
-                os.unlink(name, dir_fd=directory)
+    for name in left_over(directory):
+        with suppress(OSError):
+            os.unlink(name, dir_fd=directory)

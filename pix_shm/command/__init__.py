@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pix_shm._version import __version__
+from pix_shm.command.parser import COMMANDS, parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,41 +15,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 when it did what was asked, 1 when it could not, 2 for arguments that make no sense.
     """
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     # What is not needed for --help and errors is not loaded for them.
-    from pix_shm._config.runtimes import Runtime
-    from pix_shm.command.output import complain, write
-    from pix_shm.command.summary import summary
-    from pix_shm.errors import PixShmError
+    import warnings
+
+    from pix_shm.errors import ArgumentError, PixShmError
 
     try:
-        write(summary(Runtime(options.agent_dir)))
+        with warnings.catch_warnings():
+            warnings.showwarning = _tell
+            return _run(options)
+    except ArgumentError as error:
+        return _complain(error, 2)
     except PixShmError as error:
-        complain(f"pix: {error}")
-        return 1
+        return _complain(error, 1)
     except BrokenPipeError:
         _silence()  # the reader has seen enough
+        return 0
     except OSError as error:
         _silence()
-        complain(f"pix: {error.strerror or error}")
-        return 1
-    return 0
+        return _complain(error.strerror or error, 1)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    from importlib import import_module
+
+    from pix_shm.paths import adopt_directory
+
+    name = options.command or "summary"
+    adopt_directory(getattr(options, "agent_dir", None))
+    module = import_module(f"pix_shm.command.{COMMANDS[name]}")
+    status: int = getattr(module, f"{name}_")(options)
+    return status
+
+
+def _tell(message: object, *_: object, **__: object) -> None:
+    """Print a warning as one line, as errors are."""
+    _complain(message, 0)
+
+
+def _complain(problem: object, status: int) -> int:
+    from pix_shm.command.output import complain
+
+    complain(f"pix: {problem}")
+    return status
 
 
 def _silence() -> None:
     """Keep Python from complaining when it flushes standard output at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="pix",
-        description="Show the settings that the agents of this machine share.",
-    )
-    parser.add_argument(
-        "--agent-dir",
-        metavar="DIR",
-        help="the agent directory (default: $PI_CODING_AGENT_DIR, else ~/.pi/agent)",
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    return parser

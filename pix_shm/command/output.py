@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
-from typing import TextIO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
 
 _BIDIRECTIONAL = frozenset(
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -29,6 +31,27 @@ def write(text: str, stream: TextIO | None = None) -> None:
     print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
 
 
+def width(text: str) -> int:
+    """Return how many cells of a terminal a line takes."""
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcswidth
+
+    return max(0, wcswidth(text))
+
+
+def cut(text: str, cells: int) -> str:
+    """Return what of a line fits into so many cells, with a mark where that is not all."""
+    if width(text) <= cells:
+        return text
+    kept = ""
+    for character in text:
+        if width(kept + character) > cells - 1:
+            break
+        kept += character
+    return f"{kept}…" if cells > 0 else ""
+
+
 def complain(text: str) -> None:
     """Print one line on standard error."""
     write(visible(text), sys.stderr)
@@ -37,6 +60,8 @@ def complain(text: str) -> None:
 def _obeyed(character: str) -> bool:
     if " " <= character <= "~":
         return False
+    import unicodedata  # not for text that is plain, as that of most prompts
+
     return character in _BIDIRECTIONAL or unicodedata.category(character) in {
         "Cc",
         "Cs",

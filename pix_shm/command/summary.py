@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 from itertools import groupby
 
+from pix_shm._config import Runtime, runtime
 from pix_shm._config.diagnostics import ConfigDiagnostic
-from pix_shm._config.runtimes import Runtime
-from pix_shm.command.output import visible
+from pix_shm.command.output import visible, write
 from pix_shm.command.rows import ROWS
 
 _PROBLEMS = 4  # with the rows, no more than a screen of 24 lines
+
+
+def summary_(_: argparse.Namespace) -> int:
+    """Print the settings."""
+    write(summary(runtime()))
+    return 0
 
 
 def summary(runtime: Runtime) -> str:
@@ -28,12 +35,14 @@ def summary(runtime: Runtime) -> str:
     return "\n".join(lines)
 
 
+def problem_line(condition: ConfigDiagnostic) -> str:
+    """Return a condition as a line of its own."""
+    return visible(f"! {condition.code} {condition.path}: {condition.message}")
+
+
 def _problems(found: tuple[ConfigDiagnostic, ...]) -> list[str]:
     order = sorted(found, key=lambda condition: condition.severity != "error")
-    lines = [
-        visible(f"! {condition.code} {condition.path}: {condition.message}")
-        for condition in order[:_PROBLEMS]
-    ]
+    lines = [problem_line(condition) for condition in order[:_PROBLEMS]]
     if len(order) > _PROBLEMS:
         lines.append(f"! and {len(order) - _PROBLEMS} more")
     return lines

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command.support import pix
 from processes import PATIENCE
 
 from pix_shm._version import __version__
@@ -34,23 +35,6 @@ Compaction
 Gate
   Guardrails        on
 """
-
-
-def pix(
-    *arguments: str, env: dict[str, str] | None = None, **named: Any
-) -> tuple[int, bytes, bytes]:
-    """Run ``pix`` as a process of its own, which waits for nothing."""
-    code = "import sys; from pix_shm.command import main; sys.exit(main())"
-    named = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **named}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env={**os.environ, **(env or {})},
-        stderr=subprocess.PIPE,
-        timeout=PATIENCE,
-        check=False,
-        **named,
-    )
-    return done.returncode, done.stdout or b"", done.stderr
 
 
 def controls(text: str) -> list[str]:

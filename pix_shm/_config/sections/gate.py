@@ -36,6 +36,7 @@ class ExtraRule(Model):
     flags: Annotated[str, PatternFlags()] = ""
     """Flags of the expression, out of ``dgimsuvy``."""
     severity: Annotated[Severity | None, Choice(Severity)] = None
+    """How bad what matches is."""
     reason: Annotated[str | None, Text()] = None
     """What the user is told."""
 
@@ -77,6 +78,14 @@ class ExtraRuleRule(Rule[ExtraRule]):
         explicit = {fields_by_name(ExtraRule)[name].alias for name in held.model_fields_set}
         return {k: v for k, v in values.items() if v or (k in explicit and v is not None)}
 
+    @override
+    def schema(self) -> dict[str, Json]:
+        fields: dict[str, Json] = {
+            field.alias: field.rule.schema() for field in fields_of(ExtraRule) if field.rule
+        }
+        required: list[Json] = [field.alias for field in fields_of(ExtraRule) if field.required]
+        return {"type": "object", "properties": fields, "required": required}
+
     def _raw(self, value: object) -> Mapping[str, Any]:
         if isinstance(value, ExtraRule):
             return cast("dict[str, Any]", self.dump(value))
@@ -89,6 +98,7 @@ class Gate(Model):
     """Which commands run without asking, and which never do."""
 
     guardrails: Annotated[Guardrails, Choice(Guardrails)] = "on"
+    """Whether commands are looked at before they run."""
     auto_approve: Annotated[tuple[str, ...], ListOf(Pattern())] = ()
     """Expressions of commands that run without asking."""
     extra_rules: Annotated[tuple[ExtraRule, ...], ListOf(ExtraRuleRule())] = ()

@@ -16,5 +16,8 @@ class Optimizer(Model):
     """What shortens the exchange with the model."""
 
     caveman: Annotated[Caveman, Choice(Caveman)] = "off"
+    """How much the optimizer named caveman shortens."""
     rtk: Annotated[Switch, Choice(Switch)] = "on"
+    """Whether the optimizer named rtk is used."""
     ponytail: Annotated[Ponytail, Choice(Ponytail)] = "off"
+    """How much the optimizer named ponytail shortens."""

@@ -24,15 +24,21 @@ class Pretty(Model):
     """How output is rendered."""
 
     icons: Annotated[Icons, Choice(Icons)] = "nerd"
+    """Which icons the terminal's font has."""
     ls_style: Annotated[LsStyle, Choice(LsStyle)] = "grid"
+    """How a directory is listed."""
     max_render_width: Annotated[str | int | float, Size("columns")] = "65%"
     """Width of the rendered frame: ``"N%"`` of the terminal, or columns."""
     max_render_height: Annotated[str | int | float, Size("rows")] = "80%"
     """Height from which on content is paged: ``"N%"`` of the terminal, or rows."""
     max_preview_lines: Annotated[int | float, Positive()] = 80
+    """Most lines of a preview, above 0."""
     max_render_lines: Annotated[int | float, Positive()] = 150
+    """Most lines that are rendered, above 0."""
     max_highlight_chars: Annotated[int | float, Positive()] = 80_000
+    """Most characters that are highlighted, above 0."""
     cache_limit: Annotated[int | float, Positive()] = 128
+    """Most renderings that are kept, above 0."""
     diff: Diff = Diff()
 
     def render_width(self, columns: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -23,6 +24,9 @@ from pix_shm._config.document import Json, Number, number
 from pix_shm._config.sections.patterns import FLAGS, flags_allowed, pattern_allowed
 
 T = TypeVar("T")
+
+_LARGEST = sys.float_info.max
+"""Above it, a number is infinite to whoever reads it."""
 
 
 class NotAllowedError(ValueError):
@@ -70,6 +74,9 @@ class Rule(ABC, Generic[T]):
     allowed: str
     """Completes the sentence "must be …"."""
 
+    choices: tuple[str, ...] = ()
+    """Every allowed value as one types it; none where there are too many."""
+
     @abstractmethod
     def parse(self, value: object) -> T:
         """Return the value that a section holds for an allowed ``value``.
@@ -98,6 +105,10 @@ class Rule(ABC, Generic[T]):
         """Return the JSON value of what a section holds."""
         return cast("Json", held)
 
+    @abstractmethod
+    def schema(self) -> dict[str, Json]:
+        """Return the JSON Schema of what the file may say, as far as one can say it."""
+
     def refuse(self, value: object) -> NotAllowedError:
         """Return the refusal of ``value``."""
         return NotAllowedError(self.allowed, value)
@@ -117,6 +128,7 @@ class Flag(Rule[bool]):
     """``true`` or ``false``; the numbers 1 and 0 are neither."""
 
     allowed = "true or false"
+    choices = ("true", "false")
 
     @override
     def parse(self, value: object) -> bool:
@@ -124,12 +136,16 @@ class Flag(Rule[bool]):
             raise self.refuse(value)
         return value
 
+    @override
+    def schema(self) -> dict[str, Json]:
+        return {"type": "boolean"}
+
 
 class Choice(Rule[str]):
     """One of the strings of a ``Literal``."""
 
     def __init__(self, literal: object) -> None:
-        self.choices: tuple[str, ...] = get_args(literal)
+        self.choices = get_args(literal)
         self.allowed = "one of " + ", ".join(self.choices)
 
     @override
@@ -137,6 +153,10 @@ class Choice(Rule[str]):
         if not isinstance(value, str) or value not in self.choices:
             raise self.refuse(value)
         return self.choices[self.choices.index(value)]
+
+    @override
+    def schema(self) -> dict[str, Json]:
+        return {"enum": [*self.choices]}
 
 
 class Positive(Rule["int | float"]):
@@ -154,6 +174,10 @@ class Positive(Rule["int | float"]):
     @override
     def dump(self, held: int | float) -> Json:
         return number(held)
+
+    @override
+    def schema(self) -> dict[str, Json]:
+        return {"type": "number", "exclusiveMinimum": 0, "maximum": _LARGEST}
 
 
 class Percentage(Rule["int | float"]):
@@ -176,12 +200,21 @@ class Percentage(Rule["int | float"]):
             return 0 if given < 0 else 100
         return super().resolve(value, default, report)
 
+    @override
+    def schema(self) -> dict[str, Json]:
+        return {"type": "number", "minimum": 0, "maximum": 100}
+
 
 class Tokens(Rule[int]):
     """A count of tokens, also as text (``"150k"``, ``"1.5M"``), read as ``minimum`` below it."""
 
     _TEXT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([kKmM]?)")
     _UNITS = MappingProxyType({"": 1, "k": 1_000, "m": 1_000_000})
+    # A whole number of tokens; that it is not too small, a pattern cannot well say.
+    _WHOLE = (
+        r"^[0-9]{1,15}(?:(?:\.0{1,15})? ?|(?:\.[0-9]{1,3}0{0,12})? ?[kK]"
+        r"|(?:\.[0-9]{1,6}0{0,9})? ?[mM])$"
+    )
 
     def __init__(self, minimum: int) -> None:
         self.minimum = minimum
@@ -211,6 +244,11 @@ class Tokens(Rule[int]):
     def dump(self, held: int) -> Json:
         return number(held)
 
+    @override
+    def schema(self) -> dict[str, Json]:
+        count: Json = {"type": "integer", "minimum": self.minimum, "maximum": _LARGEST}
+        return {"anyOf": [count, {"type": "string", "pattern": self._WHOLE}]}
+
     def _count(self, value: object) -> int | None:
         if isinstance(value, str):
             text = self._TEXT.fullmatch(value)
@@ -228,6 +266,10 @@ class Size(Rule["str | int | float"]):
     """``"N%"`` of the terminal with 0 < N ≤ 100, or a fixed number of columns or rows above 0."""
 
     _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,15})?)%")
+
+    _SOME_PERCENT = (
+        r"^(?!0{1,3}(?:\.0{1,15})?%)(?:100(?:\.0{1,15})?|0?[0-9]{1,2}(?:\.[0-9]{1,15})?)%$"
+    )
 
     def __init__(self, unit: str) -> None:
         self.allowed = f'"N%" with N above 0 and at most 100, or a number of {unit} above 0'
@@ -254,6 +296,11 @@ class Size(Rule["str | int | float"]):
     def dump(self, held: str | int | float) -> Json:
         return held if isinstance(held, str) else number(held)
 
+    @override
+    def schema(self) -> dict[str, Json]:
+        fixed: Json = {"type": "number", "exclusiveMinimum": 0, "maximum": _LARGEST}
+        return {"anyOf": [fixed, {"type": "string", "pattern": self._SOME_PERCENT}]}
+
 
 class Text(Rule[str]):
     """Any text that UTF-8 can hold."""
@@ -266,9 +313,17 @@ class Text(Rule[str]):
             raise self.refuse(value)
         return str.__str__(value)
 
+    @override
+    def schema(self) -> dict[str, Json]:
+        return {"type": "string"}
+
 
 class Pattern(Text):
-    """An ECMAScript regular expression."""
+    """An ECMAScript regular expression.
+
+    Its schema says no more than text: validators that know the format ``regex`` try it under the
+    flag ``u``, which refuses some that are allowed here.
+    """
 
     allowed = "an ECMAScript regular expression"
 
@@ -291,6 +346,11 @@ class PatternFlags(Text):
         if not flags_allowed(flags):
             raise self.refuse(value)
         return flags
+
+    @override
+    def schema(self) -> dict[str, Json]:
+        once = rf"^(?!.*(.).*\1)(?!.*u.*v)(?!.*v.*u)[{FLAGS}]*$"
+        return {"type": "string", "pattern": once}
 
 
 class MapOf(Rule["Mapping[str, T]"]):
@@ -326,6 +386,10 @@ class MapOf(Rule["Mapping[str, T]"]):
     @override
     def dump(self, held: Mapping[str, T]) -> Json:
         return {key: self.entry.dump(value) for key, value in held.items()}
+
+    @override
+    def schema(self) -> dict[str, Json]:
+        return {"type": "object", "additionalProperties": self.entry.schema()}
 
     def _parse_entry(self, key: object, value: object) -> T:
         if not isinstance(key, str) or not _encodable(key):
@@ -371,6 +435,10 @@ class ListOf(Rule["tuple[T, ...]"]):
     @override
     def dump(self, held: tuple[T, ...]) -> Json:
         return [self.item.dump(item) for item in held]
+
+    @override
+    def schema(self) -> dict[str, Json]:
+        return {"type": "array", "items": self.item.schema()}
 
     @staticmethod
     def _inside(index: int, function: Callable[[object], Any], item: object) -> Any:

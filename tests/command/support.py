@@ -1,0 +1,29 @@
+"""What tests of the ``pix`` command share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+from processes import PATIENCE
+
+PIX = (sys.executable, "-c", "import sys; from pix_shm.command import main; sys.exit(main())")
+"""The command, as arguments of a process."""
+
+
+def pix(
+    *arguments: str, env: dict[str, str] | None = None, **named: Any
+) -> tuple[int, bytes, bytes]:
+    """Run ``pix`` as a process of its own, which waits for nothing: status, output, errors."""
+    named = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **named}
+    done = subprocess.run(
+        [*PIX, *arguments],
+        env={**os.environ, **(env or {})},
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE,
+        check=False,
+        **named,
+    )
+    return done.returncode, done.stdout or b"", done.stderr
