@@ -62,9 +62,7 @@ class Row:
         place = self._place(value)
         if direction > 0:
             return next((c for c in self.choices if self._place(c) > place), self.choices[0])
-        return next(
-            (c for c in reversed(self.choices) if self._place(c) < place), self.choices[-1]
-        )
+        return next((c for c in reversed(self.choices) if self._place(c) < place), self.choices[-1])
 
     def choices_with(self, value: Any) -> tuple[tuple[Any, ...], int]:
         """Return the choices, ``value`` among them in its place even if it is none, and where."""
