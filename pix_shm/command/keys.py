@@ -7,12 +7,16 @@ text, sequences that nobody knows yet. Nothing of these is ever taken for typed 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 ESCAPE = b"\x1b"
 _PASTE, _PASTE_END = b"\x1b[200~", b"\x1b[201~"
 
 _CONTROL_SEQUENCE = re.compile(rb"\x1b\[([0-?]*)([ -/]*)")
 _STRING = re.compile(rb"\x1b[PX\]^_][^\x1b\x07]*")  # up to its end, which \a or ESC \ is
+_LONGER = ((b"\x1b[[", 4), (b"\x1b[M", 6))
+"""What is longer than it looks: function keys of the Linux console, the mouse's oldest form."""
+
 _LONGEST = 256
 """So much of an unfinished sequence is kept; of longer ones, what tells where they end."""
 
@@ -88,17 +92,7 @@ def _first(data: bytes) -> tuple[int, str]:
         return _character(data)
     if len(data) == 1:
         return 0, ""
-    kind = data[1:2]
-    if kind == b"\x1b":
-        return 1, "escape"
-    if kind == b"[":
-        return _control_sequence(data)
-    if kind == b"O":
-        return _single_shift(data)
-    if kind in b"PX]^_":
-        return _string(data)
-    length, _ = _character(data[1:])  # together with Alt
-    return (1 + length if length else 0), ""
+    return _SEQUENCES.get(data[1:2], _with_alt)(data)
 
 
 def _character(data: bytes) -> tuple[int, str]:
@@ -117,26 +111,21 @@ def _character(data: bytes) -> tuple[int, str]:
 
 
 def _control_sequence(data: bytes) -> tuple[int, str]:
-    if data[:3] == b"\x1b[[":  # function keys of the Linux console
-        return (4, "") if len(data) > 3 else (0, "")
+    if data.startswith(_PASTE):
+        stop = data.find(_PASTE_END, len(_PASTE))
+        return (stop + len(_PASTE_END) if stop >= 0 else 0), ""
+    for begin, length in _LONGER:
+        if data.startswith(begin):
+            return (length if len(data) >= length else 0), ""
     match = _CONTROL_SEQUENCE.match(data)
     assert match is not None
-    end = match.end()
-    if end == len(data):
+    parameters, final, end = match[1].decode("ascii"), data[match.end() :][:1], match.end()
+    if not final:
         return 0, ""
-    final = data[end]
-    if not 0x40 <= final <= 0x7E:
+    if not b"@" <= final <= b"~":
         return end, ""  # broken off
-    end += 1
-    parameters = match[1].decode("ascii")
-    if data[:end] == _PASTE:
-        stop = data.find(_PASTE_END, end)
-        return (stop + len(_PASTE_END), "") if stop >= 0 else (0, "")
-    if data[:end] == b"\x1b[M":  # the mouse, in its oldest encoding
-        return (end + 3, "") if len(data) >= end + 3 else (0, "")
-    if match[2] or parameters[:1] in ("<", "=", ">", "?"):
-        return end, ""
-    return end, _named(parameters, chr(final))
+    private = match[2] or parameters[:1] in ("<", "=", ">", "?")
+    return end + 1, "" if private else _named(parameters, final.decode("ascii"))
 
 
 def _single_shift(data: bytes) -> tuple[int, str]:
@@ -159,6 +148,19 @@ def _string(data: bytes) -> tuple[int, str]:
     if len(data) < end + 2:
         return 0, ""
     return (end + 2 if data[end + 1 : end + 2] == b"\\" else end), ""
+
+
+def _with_alt(data: bytes) -> tuple[int, str]:
+    length, _ = _character(data[1:])
+    return (1 + length if length else 0), ""
+
+
+_SEQUENCES: dict[bytes, Callable[[bytes], tuple[int, str]]] = {
+    b"\x1b": lambda _: (1, "escape"),
+    b"[": _control_sequence,
+    b"O": _single_shift,
+    **dict.fromkeys((b"P", b"X", b"]", b"^", b"_"), _string),
+}
 
 
 def _named(parameters: str, final: str) -> str:

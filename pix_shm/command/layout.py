@@ -29,9 +29,10 @@ _KEYS = (
     ("r", "reset", 2),
     ("Esc", "close", 3),
 )
-_ASCII = str.maketrans(
-    {"←": "<", "→": ">", "↑": "^", "↓": "v", "‹": "<", "›": ">", "❯": ">", "…": "~", "─": "-"}
-)
+SIGNS = "←→↑↓▸…"
+"""Our own signs that are not ASCII."""
+
+_ASCII = str.maketrans(SIGNS, "<>^v>~")
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Page:
     items: Sequence[Item]
     selected: int
     details: Sequence[str]
-    """What the selected row is about."""
+    """What the selected row is about, and what else there is to say of it."""
     choices: Sequence[str]
     """What the selected row can be, with what it is among them."""
     chosen: int
@@ -82,7 +83,8 @@ class _Room:
 def draw(page: Page, columns: int, rows: int) -> tuple[list[Line], int]:
     """Return the lines of a screen, at most so many and so wide, and how many items they show."""
     text_width = max(1, min(columns - 2 * len(_margin(columns)), _LONGEST_LINE))
-    details = _wrapped(page.details, text_width)
+    details: Line = [(line, "plain") for line in _wrapped(page.details[:1], text_width)]
+    details += [(line, "faint") for line in _wrapped(page.details[1:], text_width)]
     problems = _wrapped(page.problems, text_width)
     notice = _wrapped([page.notice], text_width)
 
@@ -111,9 +113,9 @@ def draw(page: Page, columns: int, rows: int) -> tuple[list[Line], int]:
     lines += [blank] * above
     lines += _items(page, columns, items, between)
     lines += [blank] * below
+    lines += ([(margin, "plain"), detail] for detail in details[:said])
     if choices:
         lines.append([(margin, "plain"), *_choices(page, text_width)])
-    lines += ([(margin, "plain"), (line, "faint")] for line in details[:said])
     style: Style = "problem" if page.failed else "faint"
     lines += ([(margin, "plain"), (line, style)] for line in notice[:told])
     lines += [blank] * last
@@ -150,7 +152,7 @@ def _items(page: Page, columns: int, shown: int, between: bool) -> list[Line]:
         if wide:
             line += [(_MARGIN, "plain"), (_filled(name, _GROUP), "group")]
         line += [
-            ("❯ " if selected else "  ", "selected"),
+            ("▸ " if selected else "  ", "selected"),
             (_filled(item.label, label), style),
             (" ", "plain"),
             ("* " if item.changed else "  ", "mark"),
@@ -162,30 +164,29 @@ def _items(page: Page, columns: int, shown: int, between: bool) -> list[Line]:
 
 def _choices(page: Page, cells: int) -> Line:
     """Return as many choices as there is room for, around the present one."""
-    first = last = page.chosen
-    spans: dict[int, str] = {first: f"‹{page.choices[first]}›"}
+    texts = [
+        f"[{choice}]" if index == page.chosen else choice
+        for index, choice in enumerate(page.choices)
+    ]
+    first, end = page.chosen, page.chosen + 1
 
-    def length() -> int:
-        return sum(width(text) + 2 for text in spans.values()) - 2
+    def fits(first: int, end: int) -> bool:
+        marks = (first > 0) + (end < len(texts))
+        return sum(width(text) + 2 for text in texts[first:end]) - 2 + 3 * marks <= cells
 
-    grown = True
-    while grown:
-        grown = False
-        for index in (last + 1, first - 1):
-            if 0 <= index < len(page.choices):
-                spans[index] = page.choices[index]
-                # room for the mark of what is left out, on each side
-                if length() + 3 * (index > 0) + 3 * (index < len(page.choices) - 1) > cells:
-                    del spans[index]
-                    continue
-                first, last, grown = min(first, index), max(last, index), True
+    grows = True
+    while grows:
+        grows = False
+        if end < len(texts) and fits(first, end + 1):
+            end, grows = end + 1, True
+        if first > 0 and fits(first - 1, end):
+            first, grows = first - 1, True
     line: Line = [("…  ", "faint")] if first > 0 else []
-    for index in range(first, last + 1):
-        line.append((spans[index], "selected" if index == page.chosen else "faint"))
-        line.append(("  ", "plain"))
-    if last < len(page.choices) - 1:
-        line.append(("…", "faint"))
-    return line
+    for index in range(first, end):
+        space = "  " if index < end - 1 else ""
+        style: Style = "selected" if index == page.chosen else "faint"
+        line += [(texts[index], style), (space, "plain")]
+    return [*line, ("  …", "faint")] if end < len(texts) else line
 
 
 def _keys(cells: int) -> Line:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -44,13 +43,14 @@ _SLOW_SECONDS = 0.3  # after which it is said that a change is not stored yet
 _CLOSE_SECONDS = 1.0  # for a change that is being written, when there is no more time
 _SOURCE = "pix"
 
+# The terminal's own colours, out of those that can be read on dark and on light ones.
 _STYLES = {
     "plain": Style.null(),
     "faint": Style(dim=True),
     "path": Style(bold=True),
-    "group": Style(color="blue"),
-    "changed": Style(color="yellow"),
-    "mark": Style(color="yellow", bold=True),
+    "group": Style(bold=True),
+    "changed": Style(color="green"),
+    "mark": Style(color="green", bold=True),
     "selected": Style(color="cyan", bold=True),
     "problem": Style(color="red", bold=True),
     "key": Style(bold=True),
@@ -105,7 +105,7 @@ class Overlay(App[int]):
         self.failure = ""
         """Why the last press was not stored, if it was not."""
         self._ended = 0
-        self._closing = False
+        self._leaving = False
         self._stopping = False
         self._late = False
         self._unstored: list[str] = []  # since the screen was closed
@@ -182,11 +182,11 @@ class Overlay(App[int]):
 
     def action_close(self) -> None:
         """Close, once everything is stored; at once where that is asked for again."""
-        if self._closing or not self._pending:
+        if self._leaving or not self._pending:
             if self._pending:
                 self._unstored.append("closed before every change was stored")
             self.exit()
-        self._closing = True
+        self._leaving = True
         self._sheet.refresh()
 
     @override
@@ -214,7 +214,7 @@ class Overlay(App[int]):
     # --- storing --------------------------------------------------------------------------------
 
     def _press(self, row: Row, change: Callable[[float], object]) -> None:
-        if self._closing:
+        if self._leaving:
             return
         self._pending += 1
         self._presses.put(_Press(row, change, monotonic() + STORE_SECONDS))
@@ -239,13 +239,13 @@ class Overlay(App[int]):
         self.failure = ""
         if isinstance(failure, PixShmError):
             self.failure = f"{press.row.label} not stored: {visible(str(failure))}"
-            if self._closing:
+            if self._leaving:
                 self._unstored.append(self.failure)
         elif failure is not None:
             raise failure
         self._show()
         if self._pending == 0:
-            if self._closing:
+            if self._leaving:
                 self.exit()
             elif self._stopping:
                 self._stop()
@@ -274,7 +274,7 @@ class Overlay(App[int]):
         row = ROWS[self.selected]
         value = row.value(self.snapshot)
         choices, chosen = row.choices_with(value)
-        late = "storing…" if self._late or self._closing else ""
+        late = "storing…" if self._late or self._leaving else ""
         return Page(
             path=plain(self.runtime.path),
             items=[self._item(each, plain) for each in ROWS],
@@ -307,9 +307,8 @@ class Sheet(Widget):
         self.shown = 1
         """How many rows are shown."""
         self._strips: list[Strip] = []
-        encoding = (sys.__stdout__ and sys.__stdout__.encoding) or "ascii"
-        self._encoding = encoding
-        self._ascii = "…❯".encode(encoding, "ignore") != "…❯".encode(errors="ignore")
+        encoding = self._encoding = (sys.__stdout__ and sys.__stdout__.encoding) or "ascii"
+        self._ascii = layout.SIGNS.encode(encoding, "replace").decode(encoding) != layout.SIGNS
 
     @override
     def render_lines(self, crop: Any) -> list[Strip]:

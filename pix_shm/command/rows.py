@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from pix_shm._config.sections.handles import collapse, compaction, gate, io, pretty
-from pix_shm._config.sections.model import Section, fields_by_name
+from pix_shm._config.sections.model import Model, Section, fields_by_name
 from pix_shm._config.sections.rules import Size
 from pix_shm._config.snapshot import Snapshot
 
@@ -33,7 +33,8 @@ class Row:
     @property
     def path(self) -> str:
         """The JSON path of the setting."""
-        return f"{self.section.name}.{fields_by_name(self.section.model)[self.attribute].alias}"
+        model: type[Model] = self.section.model
+        return f"{self.section.name}.{fields_by_name(model)[self.attribute].alias}"
 
     @property
     def default(self) -> Any:
@@ -179,7 +180,7 @@ ROWS = (
         "trigger_percent",
         str,
         (0, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90),
-        "Use of the context window that starts a compaction; 0: none starts by itself.",
+        "Use of the context window that starts a compaction; 0 turns that off.",
         "percent of the context window",
         _number,
     ),

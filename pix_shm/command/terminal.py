@@ -41,8 +41,8 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 def size() -> tuple[int, int]:
     """Return columns and rows; of a terminal that does not know them, what is usual."""
     try:
-        columns, rows = os.get_terminal_size(sys.__stdout__.fileno())
-    except (OSError, AttributeError):
+        columns, rows = os.get_terminal_size()  # of standard output
+    except OSError:
         columns = rows = 0
     return (columns, rows) if columns > 0 and rows > 0 else (80, 24)
 
@@ -58,6 +58,8 @@ class Terminal(Driver):
     def __init__(self, app: App[Any], **options: Any) -> None:
         super().__init__(app, **options)
         self._host: Any = app
+        assert sys.__stdin__ is not None
+        assert sys.__stdout__ is not None
         self._input, self._output = sys.__stdin__.fileno(), sys.__stdout__.fileno()
         self._encoding = sys.__stdout__.encoding
         self._before: list[Any] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def test_the_optimizer_has_no_rows() -> None:
 def test_stepping_goes_through_all_choices_both_ways(each: Row) -> None:
     """From each to the next one, and from the last to the first."""
     ring = [*each.choices, each.choices[0]]
-    for here, after in zip(ring, ring[1:], strict=False):
+    for here, after in pairwise(ring):
         assert each.step(here, +1) == after
         assert each.step(after, -1) == here
 
