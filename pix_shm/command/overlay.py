@@ -27,6 +27,7 @@ from typing_extensions import override
 
 from pix_shm._config import Runtime
 from pix_shm._config.diagnostics import ConfigDiagnostic
+from pix_shm._config.snapshot import Snapshot
 from pix_shm.command import layout
 from pix_shm.command.layout import Item, Page
 from pix_shm.command.output import complain, visible
@@ -100,8 +101,8 @@ class Overlay(App[int]):
         super().__init__(driver_class=Terminal, ansi_color=True)
         self.runtime = runtime
         self.selected = 0
-        self.snapshot = runtime.snapshot()
-        self.conditions = runtime.diagnostics()
+        self.snapshot, self.problems = self._read()
+        self._looked: object = None
         self.failure = ""
         """Why the last press was not stored, if it was not."""
         self._ended = 0
@@ -206,6 +207,11 @@ class Overlay(App[int]):
         self._show()
         self.refresh(layout=True)
 
+    @override
+    def _fatal_error(self) -> None:
+        # The plain traceback comes later, from finish(); Textual's would show values.
+        self._close_messages_no_wait()
+
     def _stop(self) -> None:
         self._stopping = False
         if isinstance(self._driver, Terminal):
@@ -259,15 +265,19 @@ class Overlay(App[int]):
     # --- showing --------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """In the watcher's thread, after each change and once a second."""
-        self.runtime.snapshot()  # whatever takes time is done here
-        self._call_soon(self._show)
+        """In the watcher's thread, which may take its time: after each change, and often."""
+        now = self._read()
+        if now != self._looked:
+            self._looked = now
+            self._call_soon(self._show)
 
     def _show(self) -> None:
-        now = self.runtime.snapshot(), self.runtime.diagnostics()
-        if now != (self.snapshot, self.conditions):
-            self.snapshot, self.conditions = now
+        # Read again: what the threads found may arrive here in another order.
+        self.snapshot, self.problems = self._read()
         self._sheet.refresh()
+
+    def _read(self) -> tuple[Snapshot, tuple[str, ...]]:
+        return self.runtime.snapshot(), _problems(self.runtime.diagnostics())
 
     def page(self, plain: Callable[[str], str]) -> Page:
         """Return what is to be shown; ``plain`` makes text such that the terminal can show it."""
@@ -282,7 +292,7 @@ class Overlay(App[int]):
             details=[row.does, self._origin(row)],
             choices=[plain(row.text(choice)) for choice in choices],
             chosen=chosen,
-            problems=[plain(text) for text in _problems(self.conditions)],
+            problems=[plain(text) for text in self.problems],
             notice=plain(self.failure) or late,
             failed=bool(self.failure),
         )
@@ -332,6 +342,6 @@ class Sheet(Widget):
         return text.encode(self._encoding, "backslashreplace").decode(self._encoding)
 
 
-def _problems(conditions: tuple[ConfigDiagnostic, ...]) -> list[str]:
+def _problems(conditions: tuple[ConfigDiagnostic, ...]) -> tuple[str, ...]:
     found = sorted(conditions, key=lambda condition: condition.severity != "error")
-    return [f"{each.code} {each.path}: {each.message}" for each in found]
+    return tuple(f"{each.code} {each.path}: {each.message}" for each in found)

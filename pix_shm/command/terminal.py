@@ -31,6 +31,9 @@ _MOUSE_OFF = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"
 _ENTER = f"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h{_MOUSE_OFF}\x1b[>5u"
 _LEAVE = f"\x1b[<u{_MOUSE_OFF}\x1b[?2004l\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"
 
+_POINTER = "\x1b]22;"
+"""Begins what Textual says of the mouse's shape, which old terminals print."""
+
 _ESCAPE_SECONDS, _SLOW_ESCAPE_SECONDS = 0.1, 0.5
 _SEQUENCE_SECONDS = 1.0  # after which the rest of a sequence does not come any more
 _WRITE_SECONDS = 1.0  # for a terminal that does not read, before it is given up
@@ -70,7 +73,7 @@ class Terminal(Driver):
 
     @override
     def write(self, data: str) -> None:
-        if self._writer is not None:
+        if self._writer is not None and not data.startswith(_POINTER):
             self._writer.write(data.encode(self._encoding, "replace"))
 
     @override
@@ -115,10 +118,11 @@ class Terminal(Driver):
         try:
             if os.tcgetpgrp(self._input) != os.getpgrp():
                 os.kill(0, signal.SIGTTOU)
-        except OSError:
-            pass  # the terminal is gone; reading from it tells the others
-        self._enter()
-        self._host.resumed()
+            self._enter()
+        except (OSError, termios.error):  # the terminal is gone, which continues a process as well
+            self._host.ended_by(signal.SIGHUP)
+        else:
+            self._host.resumed()
 
     def _enter(self) -> None:
         entering = self._writer is None

@@ -187,7 +187,7 @@ def test_a_file_that_is_not_to_be_changed(
 
 def test_a_problem_that_comes_and_goes_while_it_is_open(runtime: Runtime, file: Path) -> None:
     async def test() -> None:
-        async with opened(runtime) as (app, pilot):
+        async with opened(runtime) as (app, _):
             file.write_text("{")
             await until(lambda: any("PARSE_ERROR" in line for line in screen(app)))
             file.write_text('{"pretty":{"icons":"ascii"}}')
@@ -262,7 +262,7 @@ def test_resetting_makes_the_default_inherited(runtime: Runtime, file: Path) -> 
 @pytest.mark.parametrize("key", ["escape", "q", "ctrl+c"])
 def test_closing(runtime: Runtime, key: str) -> None:
     async def test() -> None:
-        async with opened(runtime) as (app, pilot):
+        async with opened(runtime) as (app, _):
             await closed(app, key)
 
     run(test())
@@ -360,7 +360,7 @@ def test_d11_somebody_edits_while_the_screen_is_open(
 
 def test_what_others_change_appears_without_a_key(runtime: Runtime, agent_dir: Path) -> None:
     async def test() -> None:
-        async with opened(runtime) as (app, pilot):
+        async with opened(runtime) as (app, _):
             Runtime(agent_dir).update(pretty, {"icons": "ascii"})
             await until(lambda: shown(app, "icons") == "* ascii")
 
@@ -423,7 +423,7 @@ def test_closing_again_waits_no_more(
     """What was not stored is said where it can still be read."""
 
     async def test() -> None:
-        async with opened(runtime, status=1) as (app, pilot):
+        async with opened(runtime, status=1) as (app, _):
             with locked(agent_dir):
                 await closed(app, "right", "escape", "escape")
 
@@ -440,7 +440,7 @@ def test_a_change_that_fails_after_closing_is_told(
     monkeypatch.setattr(module, "STORE_SECONDS", 0.1)
 
     async def test() -> None:
-        async with opened(runtime, status=1) as (app, pilot):
+        async with opened(runtime, status=1) as (app, _):
             with locked(agent_dir):
                 await closed(app, "right", "escape")
 
@@ -490,7 +490,14 @@ def test_names_of_ours_hide_none_of_textuals(runtime: Runtime) -> None:
     added = vars(ours).keys() - vars(plain).keys()
     assert added >= {"selected", "_pending", "_leaving"}
     assert not added & theirs
-    known = {"compose", "action_suspend_process", "BINDINGS", "CSS", "ENABLE_COMMAND_PALETTE"}
+    known = {
+        "compose",
+        "action_suspend_process",
+        "_fatal_error",
+        "BINDINGS",
+        "CSS",
+        "ENABLE_COMMAND_PALETTE",
+    }
     defined = {name for name in vars(Overlay) if callable(getattr(Overlay, name))}
     assert {n for n in defined if not n.startswith("__")} & set(dir(App)) <= known
 
