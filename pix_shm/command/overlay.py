@@ -204,7 +204,6 @@ class Overlay(App[int]):
 
     def resumed(self) -> None:
         """Draw everything anew."""
-        self._show()
         self.refresh(layout=True)
 
     @override

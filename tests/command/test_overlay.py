@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command.support import locked
 from processes import PATIENCE
 
 pytest.importorskip("textual", reason="the extra pix-shm[tui] is not installed")
@@ -90,17 +90,6 @@ def selected(app: Overlay) -> str:
 
 def content(file: Path) -> Any:
     return json.loads(file.read_text())
-
-
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """The lock of the file in that directory is held, as another process would."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 # --- what is shown --------------------------------------------------------------------------------

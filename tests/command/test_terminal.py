@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
+import io
 import os
 import pty
 import re
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command.support import PIX, pix
+from command.support import PIX, locked, pix
 from command.test_keys import SWALLOWED
 from processes import PATIENCE, eventually
 
@@ -27,7 +29,8 @@ pytest.importorskip("textual", reason="the extra pix-shm[tui] is not installed")
 
 from pix_shm._config import Runtime
 from pix_shm.command.rows import ROWS, Row
-from pix_shm.sections import collapse, io, pretty
+from pix_shm.command.terminal import Terminal
+from pix_shm.sections import collapse, pretty
 
 LEFT, RIGHT = b"\x1b[D", b"\x1b[C"
 ENTERED, LEFT_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
@@ -63,6 +66,7 @@ class Screen:
         env: dict[str, str | None] | None = None,
         stdin: int | None = None,
         stderr: int | None = subprocess.PIPE,
+        controlling: bool = True,
     ) -> None:
         self.ours, self.theirs = pty.openpty()
         self.resize(*size)
@@ -81,7 +85,7 @@ class Screen:
             stderr=self.theirs if stderr is None else stderr,
             env=environment,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) if stdin is None else None,
+            preexec_fn=lambda: controlling and fcntl.ioctl(1, termios.TIOCSCTTY, 0),
         )
 
     def resize(self, columns: int, rows: int) -> None:
@@ -109,13 +113,16 @@ class Screen:
             self.read(0.05)
 
     def opened(self) -> Screen:
-        """Wait until the screen is there, and nothing comes any more."""
+        """Wait until something is drawn, which ends with the cursor at its place."""
         self.until(ENTERED)
         until = time.monotonic() + PATIENCE
-        while self.read(0.2) or b"m" not in self.seen.rpartition(ENTERED)[2]:
+        while self.read(0.05) or not re.search(rb"m.*\x1b\[1;1H\Z", self._drawn(), re.DOTALL):
             assert self.process.poll() is None, self.errors()
             assert time.monotonic() < until, self.seen
         return self
+
+    def _drawn(self) -> bytes:
+        return self.seen.rpartition(ENTERED)[2]
 
     def errors(self) -> bytes:
         return self.process.stderr.read() if self.process.stderr is not None else b""
@@ -316,6 +323,7 @@ def test_d09_ascii_locale(
     directory = tmp_path / "日本é"
     directory.mkdir()
     screen = start(*PIX, "--agent-dir", str(directory), env=env).opened()
+    screen.until(b"/pix.json", b"icons")
     assert re.search(rb"(\\u[0-9a-f]{4}|\\xe9)/pix\.json", screen.seen)
     assert re.search(rb"> [^a-z]*icons", re.sub(rb"\x1b\[[0-9;]*m", b"", screen.seen))
     screen.send(b"\x1b[Bq")
@@ -329,6 +337,7 @@ def test_d06_whatever_the_path_holds(start: Any, tmp_path: Path, name: str) -> N
     directory = tmp_path / name
     directory.mkdir()
     screen = start(*PIX, "--agent-dir", str(directory), size=(40, 12)).opened()
+    screen.until(b"/pix.json")
     assert b"\x1b[31m" not in screen.seen
     assert f"{name[-2:]}/pix.json".encode() in screen.seen
     screen.send(b"\x1b[Bq")
@@ -391,9 +400,10 @@ def test_d13_a_mistake_in_drawing(start: Any) -> None:
     screen.assert_restored()
 
 
-def test_d13_a_terminal_that_goes_away(start: Any) -> None:
+@pytest.mark.parametrize("controlling", [True, False], ids=["signalled", "noticed"])
+def test_d13_a_terminal_that_goes_away(start: Any, controlling: bool) -> None:
     """The process ends, and does not run hot for ever."""
-    screen = start().opened()
+    screen = start(controlling=controlling).opened()
     os.close(screen.theirs)
     os.close(screen.ours)
     assert screen.process.wait(PATIENCE) == 128 + signal.SIGHUP
@@ -411,13 +421,33 @@ def test_d13_a_terminal_that_does_not_read(start: Any) -> None:
     assert termios.tcgetattr(screen.theirs) == screen.before
 
 
-def test_keys_that_were_typed_ahead_are_not_the_shells(start: Any) -> None:
-    screen = start().opened()
-    screen.send(b"q\x1b[57419u\x1b[57419urm -r x\n")
-    assert screen.ended() == 0
-    os.set_blocking(screen.theirs, False)
-    with pytest.raises(BlockingIOError):
-        os.read(screen.theirs, 100)
+def test_d13_what_was_typed_ahead_is_not_the_shells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was meant for this screen, and is in its encoding."""
+
+    class Host:
+        action_suspend_process = ended_by = staticmethod(lambda *_: None)
+
+        async def _post_message(self, _: object) -> None: ...
+
+    async def test() -> None:
+        ours, theirs = pty.openpty()
+        with open(ours, "wb", 0) as keyboard, open(theirs, "r+b", 0) as file:
+            stream = io.TextIOWrapper(file, write_through=True)
+            monkeypatch.setattr("sys.__stdin__", stream)
+            monkeypatch.setattr("sys.__stdout__", stream)
+            before = termios.tcgetattr(theirs)
+            terminal = Terminal(Host())  # type: ignore[arg-type]
+            terminal.start_application_mode()
+            assert termios.tcgetattr(theirs) != before
+            keyboard.write(b"\x1b[57419urm -r x\n")
+            terminal.stop_application_mode()
+            os.set_blocking(theirs, False)
+            assert file.read(100) is None
+            assert termios.tcgetattr(theirs) == before
+            await asyncio.sleep(0)
+            stream.detach()
+
+    asyncio.run(test())
 
 
 class Shell(Screen):
@@ -487,9 +517,26 @@ def foreground(shell: Shell) -> int:
     return os.tcgetpgrp(shell.ours)
 
 
+def test_stopping_waits_for_what_was_pressed(shell: Shell, stored: Any, agent_dir: Path) -> None:
+    """A stopped process would keep its lock, and everybody else waiting."""
+    shell.send(b"pix\n")
+    shell.drawn()
+    with locked(agent_dir):
+        shell.send(RIGHT + b"\x1a")
+        assert b"Stopped" not in shell.next("storing…".encode())
+    shell.next(b"Stopped")
+    assert stored(0, "unicode")
+    Runtime(agent_dir).update(pretty, {"icons": "ascii"})
+    shell.send(b"fg\n")
+    assert b"ascii" in shell.drawn()
+    shell.send(b"q")
+    shell.next(LEFT_SCREEN)
+
+
 def test_d13_in_the_background_it_waits(shell: Shell, stored: Any) -> None:
     """``bg`` does not make it take the terminal from the shell."""
-    shell.send(b"pix\n")
+    shell.send(b"stty -g; pix\n")
+    before = shell.next(b"\r\n").strip()
     shell.drawn()
     shell.send(b"\x1a")
     shell.next(b"Stopped")
@@ -504,6 +551,9 @@ def test_d13_in_the_background_it_waits(shell: Shell, stored: Any) -> None:
     assert stored(0, "unicode")
     shell.send(b"q")
     shell.next(LEFT_SCREEN)
+    shell.next(b"$ ")
+    shell.send(b"stty -g; echo at the end\n")
+    assert before in shell.next(b"at the end")
 
 
 # --- in tmux --------------------------------------------------------------------------------------
@@ -613,4 +663,4 @@ def test_d11_in_a_real_terminal(tmux: Tmux, agent_dir: Path) -> None:
     assert tmux.shows(ROWS[0], "* unicode")
     snapshot = other.snapshot()
     assert snapshot.get(pretty).model_fields_set == {"icons", "ls_style"}
-    assert snapshot.get(io).model_fields_set == set()
+    assert snapshot.get(collapse).model_fields_set == {"delay_sec"}
