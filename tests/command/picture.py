@@ -9,7 +9,6 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from html import escape
@@ -17,6 +16,8 @@ from pathlib import Path
 
 from rich.style import Style
 from rich.text import Text
+
+from pix_shm.testing import create_isolated_runtime
 
 TARGET = Path(__file__).parents[2] / "docs" / "overlay.svg"
 COLUMNS, ROWS = 80, 24
@@ -30,20 +31,17 @@ CELL, LINE, SIZE, MARGIN, BAR = 8.4, 19, 14, 18, 30
 
 def main() -> None:
     """Run the screen, press some keys, draw what is there."""
-    with tempfile.TemporaryDirectory() as home:
-        lines = [Text.from_ansi(line) for line in _screen(home)]
+    with create_isolated_runtime() as runtime:
+        lines = [Text.from_ansi(line) for line in _screen(runtime.directory)]
     TARGET.write_text("\n".join(_svg(lines)) + "\n", encoding="utf-8")
 
 
-def _screen(home: str) -> list[str]:
+def _screen(directory: str) -> list[str]:
     run = "import sys; from pix_shm.command import main; sys.exit(main())"
-    shown = Path(home, ".pi", "agent")
-    shown.mkdir(parents=True)
     tmux = ("tmux", "-L", f"pix-picture-{os.getpid()}", "-f", "/dev/null")
     command = f"unset NO_COLOR; {shlex.join([sys.executable, '-c', run])}"
     start = (*tmux, "new-session", "-d", "-x", str(COLUMNS), "-y", str(ROWS))
-    environment = {**os.environ, "PI_CODING_AGENT_DIR": str(shown)}
-    subprocess.run((*start, command), check=True, env=environment)
+    subprocess.run((*start, command), check=True)
     try:
         time.sleep(3)
         for key in PRESSED:
@@ -56,7 +54,7 @@ def _screen(home: str) -> list[str]:
         time.sleep(1)
     finally:
         subprocess.run((*tmux, "kill-server"), check=False, capture_output=True)
-    return text.replace(str(shown), "/home/ada/.pi/agent").splitlines()
+    return text.replace(directory, "/home/ada/.pi/agent").splitlines()
 
 
 def _svg(lines: list[Text]) -> Iterator[str]:
