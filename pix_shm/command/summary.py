@@ -1,8 +1,12 @@
-"""The settings as plain text: for pipes, logs, and terminals that can do no more."""
+"""``pix`` without a command: the settings as a screen, or as plain text for pipes, logs, and
+terminals that can do no more.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from itertools import groupby
 
 from pix_shm._config import Runtime, runtime
@@ -14,9 +18,23 @@ _PROBLEMS = 4  # with the rows, no more than a screen of 24 lines
 
 
 def summary_(_: argparse.Namespace) -> int:
-    """Print the settings."""
+    """Open the settings where there is a terminal and Textual for it, else print them."""
+    if is_interactive():
+        try:
+            from pix_shm.command.overlay import overlay
+        except ImportError:
+            pass  # the extra is not installed
+        else:
+            return overlay(runtime())
     write(summary(runtime()))
     return 0
+
+
+def is_interactive() -> bool:
+    """Return whether there is a terminal that can show a screen and send keys."""
+    return os.environ.get("TERM", "") not in ("", "dumb") and all(
+        stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)
+    )
 
 
 def summary(runtime: Runtime) -> str:

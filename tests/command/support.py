@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from processes import PATIENCE
@@ -27,3 +31,14 @@ def pix(
         **named,
     )
     return done.returncode, done.stdout or b"", done.stderr
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """The lock of the file in that directory is held, as another process would."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
