@@ -94,7 +94,7 @@ def draw(page: Page, columns: int, rows: int) -> tuple[list[Line], int]:
     wrong = room.take(len(problems), 1)
     path, said, keys = room.take(1), room.take(len(details), 1), room.take(1)
     items += room.take(len(page.items) - items, max(0, rows // 2 - items))
-    wrong += room.take(len(problems) - wrong, 3)
+    wrong += room.take(len(problems) - wrong, rows // 5)
     told += room.take(len(notice) - told)
     said += room.take(len(details) - said)
     items += room.take(len(page.items) - items)

@@ -26,7 +26,6 @@ from textual.widget import Widget
 from typing_extensions import override
 
 from pix_shm._config import Runtime
-from pix_shm._config.diagnostics import ConfigDiagnostic
 from pix_shm._config.snapshot import Snapshot
 from pix_shm.command import layout
 from pix_shm.command.layout import Item, Page
@@ -43,6 +42,7 @@ STORE_SECONDS = 5.0
 _SLOW_SECONDS = 0.3  # after which it is said that a change is not stored yet
 _CLOSE_SECONDS = 1.0  # for a change that is being written, when there is no more time
 _SOURCE = "pix"
+_PROBLEMS = 2
 
 # The terminal's own colours, out of those that can be read on dark and on light ones.
 _STYLES = {
@@ -243,7 +243,8 @@ class Overlay(App[int]):
         self._late = self._late and self._pending > 0
         self.failure = ""
         if isinstance(failure, PixShmError):
-            self.failure = f"{press.row.label} not stored: {visible(str(failure))}"
+            reason = visible(str(failure).removeprefix(f"{self.runtime.path}: "))
+            self.failure = f"{press.row.label} not stored: {reason}"
             if self._leaving:
                 self._unstored.append(self.failure)
         elif failure is not None:
@@ -276,7 +277,7 @@ class Overlay(App[int]):
         self._sheet.refresh()
 
     def _read(self) -> tuple[Snapshot, tuple[str, ...]]:
-        return self.runtime.snapshot(), _problems(self.runtime.diagnostics())
+        return self.runtime.snapshot(), _problems(self.runtime)
 
     def page(self, plain: Callable[[str], str]) -> Page:
         """Return what is to be shown; ``plain`` makes text such that the terminal can show it."""
@@ -341,6 +342,15 @@ class Sheet(Widget):
         return text.encode(self._encoding, "backslashreplace").decode(self._encoding)
 
 
-def _problems(conditions: tuple[ConfigDiagnostic, ...]) -> tuple[str, ...]:
-    found = sorted(conditions, key=lambda condition: condition.severity != "error")
-    return tuple(f"{each.code} {each.path}: {each.message}" for each in found)
+def _problems(runtime: Runtime) -> tuple[str, ...]:
+    """Return what is wrong, the worst first; the file itself is named at the top already."""
+    found = sorted(runtime.diagnostics(), key=lambda condition: condition.severity != "error")
+    texts = [
+        f"{each.code}: {each.message}"
+        if each.path == runtime.path
+        else f"{each.code} {each.path}: {each.message}"
+        for each in found[:_PROBLEMS]
+    ]
+    if len(found) > _PROBLEMS:
+        texts.append(f"And {len(found) - _PROBLEMS} more: see pix doctor.")
+    return tuple(texts)

@@ -163,7 +163,9 @@ def test_a_file_that_is_not_to_be_changed(
     async def test() -> None:
         async with opened(runtime) as (app, pilot):
             await pilot.pause()
-            assert any(line.startswith(f"  {code}") for line in screen(app))
+            path, problem = [line for line in screen(app) if line][:2]
+            assert path.endswith("/pix.json")
+            assert problem.startswith(f"  {code}: ")
             before = shown(app, "ls style")
             await pilot.press("down", "right", "r")
             await stored(app)
@@ -172,6 +174,20 @@ def test_a_file_that_is_not_to_be_changed(
 
     run(test())
     assert file.read_text() == text
+
+
+def test_many_problems_leave_room_for_the_rows(runtime: Runtime, file: Path) -> None:
+    file.write_text('{"gate":{"autoApprove":["(","(","(","(","("]}}')
+
+    async def test() -> None:
+        async with opened(runtime, (40, 12)) as (app, pilot):
+            await pilot.pause()
+            assert any("INVALID_VALUE" in line for line in screen(app))
+            assert app._sheet.shown >= 6
+            await pilot.resize_terminal(80, 24)
+            await until(lambda: "  And 3 more: see pix doctor." in screen(app))
+
+    run(test())
 
 
 def test_a_problem_that_comes_and_goes_while_it_is_open(runtime: Runtime, file: Path) -> None:
