@@ -157,6 +157,7 @@ class Overlay(App[int]):
                 row.section,
                 lambda stored: {row.attribute: row.step(getattr(stored, row.attribute), direction)},
                 source=_SOURCE,
+                origin="command",
                 timeout=timeout,
             )
 
@@ -168,7 +169,7 @@ class Overlay(App[int]):
         self._press(
             row,
             lambda timeout: self.runtime.reset(
-                row.section, [row.path], source=_SOURCE, timeout=timeout
+                row.section, [row.path], source=_SOURCE, origin="command", timeout=timeout
             ),
         )
 

@@ -222,7 +222,7 @@ WAITING = [
         "no interruption begins the wait anew",
         LOCK,
         "        bool taken;\n        sleep_a_slice(",
-        "        bool taken;\n        deadline = sys_clock_ns() + PIX_WAIT_MS * SYS_NS_PER_MS;\n"
+        "        bool taken;\n        *deadline_ns = 0;\n        (void)deadline_of(deadline_ns);\n"
         "        sleep_a_slice(",
         c("waits", "b05_interruptions_do_not_prolong_the_wait"),
     ),
@@ -369,7 +369,7 @@ SLOTS_AND_DEATHS = [
         SLOTS,
         "        lease_clear(segment->map, slot);\n        slot_reap(segment);\n",
         "        slot_reap(segment);\n",
-        c("leases", "a_table_full_of_ghosts_is_reclaimed"),
+        c("leases", "a_rank_that_was_left_over_is_not_the_newcomers"),
     ),
     Mutant(
         "a claim looks whether the segment still has its name",
@@ -613,7 +613,7 @@ PUBLISHING = [
         "a freed slot holds nothing",
         LEASES,
         "    write_details(&map->slot[slot], &nothing, PIX_DETAILS_WORDS);\n",
-        "    (void)nothing;\n",
+        "    (void)nothing;\n    (void)slot;\n",
         c("leases", "a_claim_in_a_dead_agents_slot_begins_from_nothing"),
     ),
     Mutant(

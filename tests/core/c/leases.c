@@ -307,6 +307,20 @@ static void wait_for_death(pid_t child)
 }
 
 /* Field case B17. */
+/* Whoever frees a slot and dies amid that leaves a rank that counts for nobody: nor does it for who
+ * claims the slot next. */
+TEST(a_rank_that_was_left_over_is_not_the_newcomers)
+{
+    pix_segment *segment = create_segment(new_name());
+    CHECK_EQUAL(claim(segment), 0);
+    segment->map->rank[1] = UINT64_MAX;
+    CHECK_EQUAL(claim(segment), 1);
+    CHECK_EQUAL(publish(segment, 0, 1, 0, 1), PIX_OK);
+    CHECK_EQUAL(publish(segment, 0, 2, 0, 2), PIX_OK);
+    CHECK_EQUAL(winner_in(summary_of(segment)), 0);
+    pix_close(segment);
+}
+
 TEST(a_table_full_of_ghosts_is_reclaimed)
 {
     const char *name = new_name();
