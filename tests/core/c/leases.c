@@ -763,7 +763,9 @@ TEST(many_that_notice_one_file_make_one_revision)
 
 TEST(a_visitor_is_not_shown_and_leaves_nothing)
 {
-    pix_segment *segment = create_segment(new_name());
+    const char *name = new_name();
+    pix_segment *segment = create_segment(name);
+    pix_segment *other = join_segment(name);
     uint64_t first = revision_of(segment);
     for (unsigned i = 1; i <= 100; i++)
         CHECK_EQUAL(commit(segment, i, 1, 0), first + i);
@@ -772,6 +774,9 @@ TEST(a_visitor_is_not_shown_and_leaves_nothing)
         CHECK_EQUAL(segment->map->used[i], 0);
         CHECK_EQUAL(segment->own[i], 0);
     }
+    for (int slot = PIX_AGENTS; slot < PIX_SLOTS; slot++)
+        CHECK_EQUAL(sys_byte_probe(other->descriptor, slot), SYS_BYTE_FREE);
+    pix_close(other);
     pix_close(segment);
 }
 
