@@ -32,6 +32,7 @@ PROGRAMS = {
     "pix_shm: state alone": "import pix_shm; pix_shm.state()",
     "pix_shm: attach, config": "import pix_shm; pix_shm.attach();"
     " pix_shm.config(pix_shm.sections.pretty)",
+    "pix state": "from pix_shm.command import main; main(['state'])",
     "multiprocessing.shared_memory": "from multiprocessing import shared_memory, Lock",
     "posix_ipc + mmap": "import posix_ipc, mmap",
     "sqlite3": "import sqlite3",
@@ -58,7 +59,9 @@ def test_start(benchmark: Any, peer: str) -> None:
     processor: list[float] = []
 
     def run() -> None:
-        process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL
+        )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0
