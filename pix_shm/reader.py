@@ -8,6 +8,7 @@ says what readers may rely on.
 
 from __future__ import annotations
 
+from sys import byteorder
 from time import monotonic
 
 from pix_shm._core import ffi, lib
@@ -26,8 +27,37 @@ if TYPE_CHECKING:
 _EPOCH_MASK: int = (1 << (lib.PIX_RETIRED_BIT - lib.PIX_SUMMARY_EPOCH)) - 1
 _TRIES = 64  # each fails only if the winner's slot changes while it is copied
 
+# Looked up once: each name of the library costs as much as reading a word.
 _AT_SLOTS: int = lib.PIX_AT_SLOTS
 _SLOT_BYTES: int = lib.PIX_SLOT_BYTES
+_AGENTS: int = lib.PIX_AGENTS
+_AT_USED: int = lib.PIX_AT_USED
+_COUNT_MAX: int = lib.PIX_COUNT_MAX
+_DETAILS_ACTIVITIES: int = lib.PIX_DETAILS_ACTIVITIES
+_DETAILS_BLOCKS: int = lib.PIX_DETAILS_BLOCKS
+_DETAILS_BYTES: int = lib.PIX_DETAILS_BYTES
+_DETAILS_EPOCH: int = lib.PIX_DETAILS_EPOCH
+_DETAILS_MESSAGE: int = lib.PIX_DETAILS_MESSAGE
+_DETAILS_MESSAGE_LENGTH: int = lib.PIX_DETAILS_MESSAGE_LENGTH
+_DETAILS_SINCE: int = lib.PIX_DETAILS_SINCE
+_DETAILS_SOURCE: int = lib.PIX_DETAILS_SOURCE
+_DETAILS_SOURCE_LENGTH: int = lib.PIX_DETAILS_SOURCE_LENGTH
+_MESSAGE_BYTES: int = lib.PIX_MESSAGE_BYTES
+_PANE_BYTES: int = lib.PIX_PANE_BYTES
+_SESSION_BYTES: int = lib.PIX_SESSION_BYTES
+_SLOTS: int = lib.PIX_SLOTS
+_SLOT_DETAILS: int = lib.PIX_SLOT_DETAILS
+_SLOT_GENERATION: int = lib.PIX_SLOT_GENERATION
+_SLOT_PANE: int = lib.PIX_SLOT_PANE
+_SLOT_PANE_LENGTH: int = lib.PIX_SLOT_PANE_LENGTH
+_SLOT_PID: int = lib.PIX_SLOT_PID
+_SLOT_SEQUENCE: int = lib.PIX_SLOT_SEQUENCE
+_SLOT_SESSION: int = lib.PIX_SLOT_SESSION
+_SLOT_SESSION_LENGTH: int = lib.PIX_SLOT_SESSION_LENGTH
+_SOURCE_BYTES: int = lib.PIX_SOURCE_BYTES
+_SUMMARY_BLOCKS: int = lib.PIX_SUMMARY_BLOCKS
+_SUMMARY_EPOCH: int = lib.PIX_SUMMARY_EPOCH
+_SUMMARY_WINNER: int = lib.PIX_SUMMARY_WINNER
 
 
 def name_of_state(activities: int, blocks: int) -> Activity:
@@ -214,8 +244,8 @@ class _Slot:
         base = _AT_SLOTS + slot * _SLOT_BYTES
         words = mapping.words
         # Before the copy, one by one: within it nothing says which byte is read first.
-        self._generation: int = words[(base + lib.PIX_SLOT_GENERATION) // 8]
-        self.sequence: int = words[(base + lib.PIX_SLOT_SEQUENCE) // 8]
+        self._generation: int = words[(base + _SLOT_GENERATION) // 8]
+        self.sequence: int = words[(base + _SLOT_SEQUENCE) // 8]
         self.image: bytes = mapping.bytes[base : base + _SLOT_BYTES]
         self._copy = self._details(self.sequence)
 
@@ -225,8 +255,8 @@ class _Slot:
         Who the owner is may be half told by one that is just moving in.
         """
         base = _AT_SLOTS + slot * _SLOT_BYTES
-        sequence: int = mapping.words[(base + lib.PIX_SLOT_SEQUENCE) // 8]
-        generation: int = mapping.words[(base + lib.PIX_SLOT_GENERATION) // 8]
+        sequence: int = mapping.words[(base + _SLOT_SEQUENCE) // 8]
+        generation: int = mapping.words[(base + _SLOT_GENERATION) // 8]
         return (sequence, generation) == (self.sequence, self._generation)
 
     def belongs_to(self, word: int, unchanged: bool) -> bool:
@@ -236,8 +266,8 @@ class _Slot:
         epoch are then those whose word their owner is about to store, or died before it could: the
         copy before them is the right one. Otherwise details that are not newer will do.
         """
-        mine = self.detail(lib.PIX_DETAILS_EPOCH, 4)
-        epoch = word >> lib.PIX_SUMMARY_EPOCH & _EPOCH_MASK
+        mine = self.detail(_DETAILS_EPOCH, 4)
+        epoch = word >> _SUMMARY_EPOCH & _EPOCH_MASK
         if not unchanged:
             return bool((epoch - mine & _EPOCH_MASK) <= _EPOCH_MASK >> 1)
         if mine == (epoch + 1 & _EPOCH_MASK):
@@ -246,7 +276,7 @@ class _Slot:
 
     def number(self, at: int, size: int) -> int:
         """The integer of ``size`` bytes at an offset from the slot's start."""
-        return int.from_bytes(self.image[at : at + size], "little")
+        return int.from_bytes(self.image[at : at + size], byteorder)
 
     def text(self, length_at: int, at: int, limit: int) -> str:
         """The text at an offset from the slot's start, whose length stands at another."""
@@ -260,22 +290,22 @@ class _Slot:
     @property
     def message(self) -> str | None:
         """Of the lease that decides the agent's state."""
-        length_at, at = lib.PIX_DETAILS_MESSAGE_LENGTH, lib.PIX_DETAILS_MESSAGE
-        return self.text(self._copy + length_at, self._copy + at, lib.PIX_MESSAGE_BYTES) or None
+        length_at, at = _DETAILS_MESSAGE_LENGTH, _DETAILS_MESSAGE
+        return self.text(self._copy + length_at, self._copy + at, _MESSAGE_BYTES) or None
 
     @property
     def source(self) -> str | None:
         """Who opened the lease that decides the agent's state."""
-        length_at, at = lib.PIX_DETAILS_SOURCE_LENGTH, lib.PIX_DETAILS_SOURCE
-        return self.text(self._copy + length_at, self._copy + at, lib.PIX_SOURCE_BYTES) or None
+        length_at, at = _DETAILS_SOURCE_LENGTH, _DETAILS_SOURCE
+        return self.text(self._copy + length_at, self._copy + at, _SOURCE_BYTES) or None
 
     def _details(self, sequence: int) -> int:
-        return int(lib.PIX_SLOT_DETAILS + (sequence & 1) * lib.PIX_DETAILS_BYTES)
+        return int(_SLOT_DETAILS + (sequence & 1) * _DETAILS_BYTES)
 
 
 def _counts(word: int) -> tuple[int, int]:
     """Activities and blocks in a summary word."""
-    return word & lib.PIX_COUNT_MAX, word >> lib.PIX_SUMMARY_BLOCKS & lib.PIX_COUNT_MAX
+    return word & _COUNT_MAX, word >> _SUMMARY_BLOCKS & _COUNT_MAX
 
 
 def _state_of(mapping: Mapping, word: int) -> State | None:
@@ -283,8 +313,8 @@ def _state_of(mapping: Mapping, word: int) -> State | None:
     activities, blocks = _counts(word)
     if not (activities or blocks):
         return IDLE
-    winner = (word >> lib.PIX_SUMMARY_WINNER & 0x7FF) - 1
-    if not 0 <= winner < lib.PIX_AGENTS:
+    winner = (word >> _SUMMARY_WINNER & 0x7FF) - 1
+    if not 0 <= winner < _AGENTS:
         return State(activities, blocks, None)
     slot = _Slot(mapping, winner)
     unchanged = mapping.words[SUMMARY] == word
@@ -297,7 +327,7 @@ def live_agents(mapping: Mapping) -> tuple[AgentInfo, ...] | None:
     """Every agent that the kernel says lives, by slot; None if the mapping is of no use any
     more.
     """
-    live = ffi.new("uint64_t[]", lib.PIX_SLOTS // 64)
+    live = ffi.new("uint64_t[]", _SLOTS // 64)
     if lib.pix_live(mapping.handle, live) != lib.PIX_OK:
         return None
     return _agents_in(mapping, _bits(live))
@@ -307,9 +337,9 @@ def dead_agents(mapping: Mapping) -> tuple[AgentInfo, ...] | None:
     """Every agent that died and whose slot nobody has freed yet, as it last was; None if the
     mapping is of no use any more.
     """
-    live = ffi.new("uint64_t[]", lib.PIX_SLOTS // 64)
-    first = lib.PIX_AT_USED // 8
-    used = [*mapping.words[first : first + lib.PIX_SLOTS // 64]]
+    live = ffi.new("uint64_t[]", _SLOTS // 64)
+    first = _AT_USED // 8
+    used = [*mapping.words[first : first + _SLOTS // 64]]
     if lib.pix_live(mapping.handle, live) != lib.PIX_OK:
         return None
     dead = [before & ~now for before, now in zip(used, live)]  # noqa: B905 - as many
@@ -323,7 +353,7 @@ def lock_holder(mapping: Mapping) -> tuple[int, int | None, bool] | None:
     slot, dead = ffi.new("int *"), ffi.new("int *")
     if lib.pix_holder(mapping.handle, slot, dead) != lib.PIX_OK or slot[0] < 0:
         return None
-    agent = _agent_in(mapping, slot[0]) if slot[0] < lib.PIX_AGENTS else None
+    agent = _agent_in(mapping, slot[0]) if slot[0] < _AGENTS else None
     return slot[0], agent.pid if agent is not None else None, bool(dead[0])
 
 
@@ -348,16 +378,16 @@ def _agent_in(mapping: Mapping, number: int) -> AgentInfo | None:
             break
     else:
         return None
-    activities = slot.detail(lib.PIX_DETAILS_ACTIVITIES, 4)
-    blocks = slot.detail(lib.PIX_DETAILS_BLOCKS, 4)
+    activities = slot.detail(_DETAILS_ACTIVITIES, 4)
+    blocks = slot.detail(_DETAILS_BLOCKS, 4)
     return AgentInfo(
         activities,
         blocks,
         slot.message,
-        slot.text(lib.PIX_SLOT_PANE_LENGTH, lib.PIX_SLOT_PANE, lib.PIX_PANE_BYTES),
-        slot.number(lib.PIX_SLOT_PID, 4),
-        slot.text(lib.PIX_SLOT_SESSION_LENGTH, lib.PIX_SLOT_SESSION, lib.PIX_SESSION_BYTES),
-        slot.detail(lib.PIX_DETAILS_SINCE, 8) / 1000,
+        slot.text(_SLOT_PANE_LENGTH, _SLOT_PANE, _PANE_BYTES),
+        slot.number(_SLOT_PID, 4),
+        slot.text(_SLOT_SESSION_LENGTH, _SLOT_SESSION, _SESSION_BYTES),
+        slot.detail(_DETAILS_SINCE, 8) / 1000,
         slot.source,
         name_of_state(activities, blocks),
     )

@@ -7,6 +7,7 @@ import pwd
 import re
 import shutil
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -187,7 +188,7 @@ def _other(name: str) -> dict[str, Any] | None:
         if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
             return None
         with open(f"{MEMORY}/{name}", "rb") as file:
-            layout = int.from_bytes(file.read(12)[8:], "little")
+            layout = int.from_bytes(file.read(12)[8:], sys.byteorder)
     except OSError:
         return None
     opened = ffi.new("pix_segment **")

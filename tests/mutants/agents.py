@@ -183,7 +183,7 @@ READERS = [
     Mutant(
         "a winner beyond all slots is not believed",
         READER,
-        "    if not 0 <= winner < lib.PIX_AGENTS:\n",
+        "    if not 0 <= winner < _AGENTS:\n",
         "    if not 0 <= winner:\n",
         "tests/agents/test_readers.py -k winner_beyond",
     ),

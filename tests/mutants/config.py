@@ -358,8 +358,8 @@ LOCKING = [
     Mutant(
         "what a living writer is filling is not swept",
         TEMPORARIES,
-        "        if made_by and not is_alive(int(made_by[1]), int(made_by[2]) or None):\n",
-        "        if made_by:\n",
+        "        if made_by and not is_alive(int(made_by[1]), int(made_by[2]) or None)\n",
+        "        if made_by\n",
         "tests/config/test_storage.py -k a28_only",
     ),
     Mutant(
