@@ -46,9 +46,8 @@ check-python: $(VENV)/.stamp-dev
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-# Benchmarks run once, as tests that they work.
 tests: $(VENV)/.stamp-dev
-	$(BIN)/pytest --benchmark-disable
+	$(BIN)/pytest tests
 
 # The peers, too. UltraDict has no wheels: where it does not build it is left out, with its name.
 $(VENV)/.stamp-bench: $(VENV)/.stamp-dev
