@@ -29,7 +29,8 @@ SANITIZERS = {
 }
 LESS_WORK = {"PIX_EFFORT": "25", "TSAN_OPTIONS": "halt_on_error=1"}
 
-VALGRIND = ("valgrind", "--quiet", "--vgdb=no", "--error-exitcode=99")
+# Fair: else threads that look all the time let nobody else in.
+VALGRIND = ("valgrind", "--quiet", "--vgdb=no", "--error-exitcode=99", "--fair-sched=yes")
 MEMCHECK = (*VALGRIND, "--leak-check=full")
 HELGRIND = (*VALGRIND, "--tool=helgrind")
 LITTLE_WORK = {"PIX_EFFORT": "5"}
