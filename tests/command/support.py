@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -42,3 +43,14 @@ def locked(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def processes_of(agent_dir: Path) -> list[int]:
+    """The processes that were started with this agent directory."""
+    variable = b"PI_CODING_AGENT_DIR=" + os.fsencode(agent_dir)
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if variable in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+                found.append(int(process))
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -13,8 +14,8 @@ from typing import Any
 
 import pytest
 from agents.support import start_agent
-from command.support import PIX, pix
-from processes import PATIENCE, Processes, eventually
+from command.support import PIX, pix, processes_of
+from processes import PATIENCE, Processes, eventually, name_of
 
 import pix_shm
 from pix_shm.sections import collapse, io
@@ -140,3 +141,58 @@ def test_what_cannot_be_waited_for(arguments: tuple[str, ...]) -> None:
     assert err.startswith(b"pix wait: ")
     assert err.count(b"\n") == 1
     assert os.getcwd()
+
+
+# --- what is wrong elsewhere is no trouble here ---------------------------------------------------
+
+COMMANDS = {
+    ("agents",): (0, b"no agents\n"),
+    ("agents", "--json"): (0, b"[]\n"),
+    ("state",): (0, b"idle\n"),
+    ("wait", "idle"): (0, b""),
+    ("wait", "blocked", "--timeout", "0"): (1, b""),
+    ("run", "--", "echo", "ran"): (0, b"ran\n"),
+}
+
+
+@pytest.fixture(params=["damaged file", "newer version", "read-only directory", "no segment"])
+def trouble(request: pytest.FixtureRequest, agent_dir: Path) -> Iterator[None]:
+    segment = Path("/dev/shm" + name_of(agent_dir))
+    if request.param == "damaged file":
+        (agent_dir / "pix.json").write_text('{"io": {"timeoutSec": 7},}')
+    elif request.param == "newer version":
+        (agent_dir / "pix.json").write_text('{"$version": 9}')
+    elif request.param == "read-only directory":
+        agent_dir.chmod(0o500)
+    else:
+        segment.mkdir()
+    yield
+    agent_dir.chmod(0o700)
+    if request.param == "no segment":
+        assert eventually(lambda: not processes_of(agent_dir))
+        segment.rmdir()
+
+
+@pytest.mark.usefixtures("trouble")
+@pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_neither_file_nor_segment_keeps_them_from_answering(
+    arguments: tuple[str, ...], terminal: bool
+) -> None:
+    """Output and exit status as ever, through a pipe and on a terminal; at most a line of warning
+    where the segment cannot be used.
+    """
+    expected, output = COMMANDS[arguments]
+    if not terminal:
+        status, out, err = pix(*arguments)
+    else:
+        ours, theirs = pty.openpty()
+        try:
+            status, _, err = pix(*arguments, stdout=theirs)
+            out = os.read(ours, 10_000).replace(b"\r\n", b"\n") if output else b""
+        finally:
+            os.close(ours)
+            os.close(theirs)
+    assert (status, out) == (expected, output)
+    assert err == b"" or (err.startswith(b"pix: ") and err.count(b"\n") == 1)
+    assert b"Traceback" not in err

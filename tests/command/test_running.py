@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pty
 import select
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command.support import PIX, pix
+from command.support import PIX, pix, processes_of
 from processes import PATIENCE, eventually, name_of, remove_segment
 
 import pix_shm
@@ -28,18 +27,7 @@ pytestmark = pytest.mark.usefixtures("agent_dir")
 def no_lease_is_left(agent_dir: Path) -> Iterator[None]:
     yield
     assert eventually(lambda: pix_shm.agents() == ())
-    assert eventually(lambda: not _processes_of(agent_dir))  # the keepers: a segment is not left
-
-
-def _processes_of(agent_dir: Path) -> list[int]:
-    """The processes that were started with this agent directory."""
-    variable = b"PI_CODING_AGENT_DIR=" + os.fsencode(agent_dir)
-    found = []
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            if variable in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
-                found.append(int(process))
-    return found
+    assert eventually(lambda: not processes_of(agent_dir))  # the keepers: a segment is not left
 
 
 def start(*argv: str, options: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
@@ -190,7 +178,7 @@ def test_the_lease_moves_to_a_new_segment(agent_dir: Path) -> None:
 def test_a_keeper_that_dies_costs_the_lease_and_nothing_else(agent_dir: Path) -> None:
     process = start("cat")
     assert eventually(lambda: pix_shm.state().state == "working")
-    (keeper,) = (each for each in _processes_of(agent_dir) if each != process.pid)
+    (keeper,) = (each for each in processes_of(agent_dir) if each != process.pid)
     os.kill(keeper, signal.SIGKILL)
     assert eventually(lambda: pix_shm.state().state == "idle")
     assert process.poll() is None
