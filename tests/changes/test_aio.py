@@ -306,6 +306,21 @@ def test_loops_in_several_threads(other: Child) -> None:
     assert seen == [7] * 3
 
 
+def test_changes_come_from_any_thread() -> None:
+    """What is told in another thread reaches the loop as loops allow it: this one checks."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_debug(True)
+        async with aio.config_changes() as changes:
+            waiting = asyncio.ensure_future(anext_of(changes))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(pix_shm.update_config, io, {"timeoutSec": 7})
+            assert (await waiting).current.io.timeout_sec == 7
+        assert pix_shm.runtime().diagnostics() == ()
+
+    run(main())
+
+
 def test_closing_ends_who_waits() -> None:
     async def main() -> list[State]:
         states = aio.state_changes()

@@ -188,11 +188,11 @@ def test_a_forked_child_has_no_thread_until_it_asks(processes: Processes) -> Non
         pix_shm.on_config_change(lambda c: say(threading.current_thread().name))
         watch = runtime.watch()
         if os.fork() == 0:
-            watch.close()
             say(threading.active_count())
             with runtime.watch():
                 say(threading.active_count())
                 hear()
+            watch.close()
             say(threading.active_count())
             os._exit(0)
         os.wait()

@@ -172,7 +172,7 @@ MUTANTS = [
         AIO,
         "        _call_soon(loop, keep, change)\n",
         "        keep(change)\n",
-        "tests/changes/test_aio.py -k several_threads",
+        "tests/changes/test_aio.py -k from_any_thread",
     ),
     Mutant(
         "updates run off the loop",
