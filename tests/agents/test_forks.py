@@ -206,6 +206,10 @@ def work(number):
         settle(agent)
         return pix_shm.state().blocks >= 2, len(pix_shm.agents()) >= 2
 
+def hold():
+    lease = pix_shm.begin_agent_block(pix_shm.attach().events, "worker", "never answered")
+    signal.pause()
+
 def end(way, told):
     lease = pix_shm.begin_agent_block(pix_shm.attach().events, "worker", "never answered")
     told.send(pix_shm.state().blocks)
@@ -242,9 +246,12 @@ if __name__ == "__main__":
             while shown() != (1, 1) and time.monotonic() < until:
                 time.sleep(0.005)
             print(way, process.exitcode, blocks, agents, shown(), flush=True)
-        with context.Pool(2) as pool:  # ends by terminating its workers
-            results = pool.imap_unordered(work, range(20))
-            print(next(results), flush=True)
+        with context.Pool(1) as pool:  # ends by terminating its worker, amid its work
+            pool.apply_async(hold)
+            until = time.monotonic() + float(sys.argv[2])
+            while shown() != (2, 2) and time.monotonic() < until:
+                time.sleep(0.005)
+            print(shown(), flush=True)
         until = time.monotonic() + float(sys.argv[2])
         while shown() != (1, 1) and time.monotonic() < until:
             time.sleep(0.005)
@@ -266,7 +273,7 @@ if __name__ == "__main__":
         "exit 3 2 1 (1, 1)",
         "kill -9 2 1 (1, 1)",
         "terminate -15 2 1 (1, 1)",
-        "(True, True)",
+        "(2, 2)",
         "(1, 1)",
         "idle",
     ]
