@@ -54,3 +54,14 @@ def processes_of(agent_dir: Path) -> list[int]:
             if variable in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
                 found.append(int(process))
     return found
+
+
+def keepers_of(agent_dir: Path) -> list[int]:
+    """Those of them that keep a lease for ``pix run``, or are about to become the program."""
+    found = []
+    for process in processes_of(agent_dir):
+        with contextlib.suppress(OSError):
+            arguments = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+            if PIX[2].encode() in arguments and b"run" in arguments:
+                found.append(process)
+    return found
