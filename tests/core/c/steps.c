@@ -43,14 +43,11 @@ struct steps {
 static void be_stepped(const void *argument)
 {
     const struct steps *steps = argument;
-    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
-        exit(SKIPPED);
     steps->prepare();
     stepped = true;
     (void)raise(OPERATION);
     steps->operation();
     (void)raise(OPERATION);
-    sleep_for_ever(); /* what it opened stays so while its parent looks at the end */
 }
 
 static int next_signal(pid_t child, bool one_instruction)
@@ -67,12 +64,9 @@ static pid_t start_operation(const struct steps *steps)
 #ifndef __x86_64__
     skip("a step would break the pairs of instructions that atomics are made of elsewhere");
 #endif
-    int status;
-    pid_t child = start_child(be_stepped, steps);
-    CHECK_EQUAL(waitpid(child, &status, 0), child);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
+    pid_t child = start_traced(be_stepped, steps);
+    if (child == 0)
         skip("processes cannot be traced here");
-    CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == OPERATION);
     return child;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -211,6 +212,31 @@ void sleep_for_ever(void)
 {
     for (;;)
         (void)pause();
+}
+
+struct traced {
+    void (*body)(const void *);
+    const void *argument;
+};
+
+static void run_traced(const void *what)
+{
+    const struct traced *child = what;
+    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
+        _exit(SKIPPED);
+    child->body(child->argument);
+    sleep_for_ever(); /* what it opened stays so while its tracer looks at the end */
+}
+
+pid_t start_traced(void (*body)(const void *), const void *argument)
+{
+    int status;
+    pid_t child = start_child(run_traced, &(const struct traced){body, argument});
+    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
+        return 0;
+    CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+    return child;
 }
 
 /* ---- the core -------------------------------------------------------------------------------- */

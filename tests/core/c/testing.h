@@ -69,6 +69,10 @@ void expect_success(pid_t child);     /* reap one that exits with 0 */
 void wait_until_stopped(pid_t child); /* by SIGSTOP */
 void stop_here(void);                 /* the caller's own SIGSTOP */
 void sleep_for_ever(void) __attribute__((noreturn));
+/* Start a child that is stopped at the body's first stop_here(); 0 where processes cannot be
+ * traced.
+ */
+pid_t start_traced(void (*body)(const void *), const void *argument);
 
 /* The common case of each call. */
 int claim(pix_segment *segment);

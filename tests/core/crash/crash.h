@@ -90,12 +90,8 @@ void trace_note(void); /* add an image if it differs from the last */
 void stores_watch(void *memory, void (*note)(void));
 void stores_unwatch(void);
 
-/* Start a child that is stopped at the body's first stop_here(); 0 where processes cannot be
- * traced.
- */
-pid_t start_traced(void (*body)(const void *), const void *argument);
-/* Call `note` after each machine instruction, to the next stop_here(). Then the child is killed.
- * Returns how many it were. */
+/* Call `note` after each machine instruction of a traced child, to its next stop_here(). Then the
+ * child is killed. Returns how many it were. */
 uint64_t step_child(pid_t child, void (*note)(void));
 
 /* ---- operations.c ---------------------------------------------------------------------------- */

@@ -160,31 +160,6 @@ void __wrap_sys_unmap(void *memory, size_t size)
 
 /* ---- by instructions ------------------------------------------------------------------------- */
 
-struct traced {
-    void (*body)(const void *);
-    const void *argument;
-};
-
-static void run_traced(const void *what)
-{
-    const struct traced *traced_child = what;
-    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
-        _exit(SKIPPED);
-    traced_child->body(traced_child->argument);
-    sleep_for_ever();
-}
-
-pid_t start_traced(void (*body)(const void *), const void *argument)
-{
-    int status;
-    pid_t child = start_child(run_traced, &(const struct traced){body, argument});
-    CHECK_EQUAL(waitpid(child, &status, 0), child);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
-        return 0;
-    CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
-    return child;
-}
-
 uint64_t step_child(pid_t child, void (*note)(void))
 {
     int status;
