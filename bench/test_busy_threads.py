@@ -19,20 +19,7 @@ import pytest
 
 from bench.baseline import REPLAYED, replay
 from bench.crowd import Crowd
-from bench.peers import (
-    Lmdb,
-    Nothing,
-    Peer,
-    PixShm,
-    Redis,
-    Semaphore,
-    SharedMemory,
-    Sqlite,
-    UltraDict,
-    Value,
-    Word,
-    WordThroughCffi,
-)
+from bench.peers import READERS, DiskCache, Manager, Peer, SqliteDataVersion
 
 WINDOW = 1.1
 """Seconds that one measurement takes: long enough for the look around that comes once a second."""
@@ -42,19 +29,8 @@ DRAWING = 3000
 
 ROUNDS = 2
 THREADS = 3
-PEERS: tuple[type[Peer], ...] = (
-    Nothing,
-    PixShm,
-    Word,
-    WordThroughCffi,
-    SharedMemory,
-    Value,
-    Semaphore,
-    UltraDict,
-    Lmdb,
-    Sqlite,
-    Redis,
-)
+# those that are quick enough to be asked some thousand times
+PEERS = tuple(peer for peer in READERS if peer not in (SqliteDataVersion, DiskCache, Manager))
 
 
 def _reader(peer: Peer) -> Callable[[], list[int]]:

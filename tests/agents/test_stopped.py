@@ -390,30 +390,36 @@ def test_a_stopped_holder_hinders_no_other_directory_of_the_same_process(
     assert holder.finish() == ""
 
 
+class HeldUp:
+    """``pix_publish``, which the first call does not get through before it is let."""
+
+    def __init__(self) -> None:
+        self.inside, self.free = threading.Event(), threading.Event()
+        self.freed: list[bool] = []
+        """Whether each call was let through in time."""
+
+    def __call__(self, *arguments: object) -> object:
+        self.inside.set()
+        self.freed.append(self.free.wait(PROMISE))
+        self.free.set()
+        return lib.pix_publish(*arguments)
+
+
 def test_a_change_beside_a_thread_that_waits_goes_on_and_is_published_by_that_one(
     agent_dir: Path, processes: Processes, healthy: Agent, core: Counting
 ) -> None:
-    inside, free = threading.Event(), threading.Event()
-    freed: list[bool] = []
-
-    def publish_when_free(*arguments: object) -> object:
-        inside.set()
-        freed.append(free.wait(PROMISE))
-        free.set()
-        return lib.pix_publish(*arguments)
-
     with pix_shm.attach(agent_dir) as agent:
-        core.pix_publish = publish_when_free
+        held = core.pix_publish = HeldUp()
         leases: list[pix_shm.Lease] = []
         thread = threading.Thread(
             target=lambda: leases.append(pix_shm.begin_agent_activity(agent.events, "tool"))
         )
         thread.start()
-        assert inside.wait(PATIENCE)
+        assert held.inside.wait(PATIENCE)
         leases.append(pix_shm.begin_agent_block(healthy.events, "ask"))
-        free.set()
+        held.free.set()
         thread.join(PATIENCE)
-        assert freed == [True, True], "the change came back while the thread was inside"
+        assert held.freed == [True, True], "the change came back while the thread was inside"
         assert _shown(processes, healthy.directory) == "blocked ['healthy']\n"
         for lease in leases:
             lease()
@@ -423,29 +429,20 @@ def test_a_change_beside_a_thread_that_waits_goes_on_and_is_published_by_that_on
 def test_a_finalizer_beside_a_thread_that_publishes_waits_for_nobody(
     agent_dir: Path, core: Counting
 ) -> None:
-    inside, free = threading.Event(), threading.Event()
-    freed: list[bool] = []
-
-    def publish_when_free(*arguments: object) -> object:
-        inside.set()
-        freed.append(free.wait(PROMISE))
-        free.set()
-        return lib.pix_publish(*arguments)
-
     with pix_shm.attach() as agent, pix_shm.attach(session="other") as other:
         dropped = pix_shm.begin_agent_block(other.events, "dropped")
-        core.pix_publish = publish_when_free
+        held = core.pix_publish = HeldUp()
         leases: list[pix_shm.Lease] = []
         thread = threading.Thread(
             target=lambda: leases.append(pix_shm.begin_agent_activity(agent.events, "tool"))
         )
         thread.start()
-        assert inside.wait(PATIENCE)
+        assert held.inside.wait(PATIENCE)
         with pytest.warns(ResourceWarning, match="dropped"):
             del dropped
-        free.set()
+        held.free.set()
         thread.join(PATIENCE)
-        assert freed == [True, True], "it came back while the thread was inside"
+        assert held.freed == [True, True], "it came back while the thread was inside"
         assert pix_shm.state() == State(1, 0, None), "who was inside published that as well"
         leases.pop()()
 

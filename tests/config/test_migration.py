@@ -25,6 +25,7 @@ from config.documents import (
     tree_of,
     value_at,
 )
+from config.support import full_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import Processes, eventually
@@ -374,7 +375,7 @@ def test_the_copy_needs_no_hard_links(
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "rename"])
 def test_a_migration_that_fails_leaves_everything(
-    file: Path, legacy: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, call: str
+    file: Path, legacy: Path, runtime: Runtime, call: str
 ) -> None:
     """Section 5, Writing, also of a migration: a start goes on without it, and a later one makes
     it.
@@ -382,15 +383,7 @@ def test_a_migration_that_fails_leaves_everything(
     file.write_text(json.dumps(LEGACY))
     legacy.write_text('{"rtk": "off"}')
     snapshot = runtime.snapshot()
-    real: Callable[..., Any] = getattr(os, call)
-
-    def fail(first: Any, *rest: Any, **named: Any) -> Any:
-        if call == "open" and not str(first).endswith(".tmp"):
-            return real(first, *rest, **named)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, call, fail)
+    with full_disk(call):
         assert runtime.init() is None
         assert codes(runtime) == ["MIGRATION_FAILED"]
         assert not runtime.ready

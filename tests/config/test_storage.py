@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from config.support import full_disk
 from processes import Processes, eventually
 
 from pix_shm._config import Runtime, migrations, storage
@@ -52,9 +53,7 @@ def modes_of_temporaries(directory: Path, monkeypatch: pytest.MonkeyPatch) -> li
 
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "rename", "fchmod"])
-def test_a_failed_write_leaves_everything(
-    file: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_a_failed_write_leaves_everything(file: Path, runtime: Runtime, call: str) -> None:
     """Section 5, Writing: file, snapshot and revision as they were, no temporary file, a typed
     error with the cause, and no event.
     """
@@ -62,17 +61,8 @@ def test_a_failed_write_leaves_everything(
     told: list[Any] = []
     runtime.subscribe(told.append)
     before, snapshot = (file.read_bytes(), file.stat()), runtime.snapshot()
-    real: Callable[..., Any] = getattr(os, call)
-
-    def fail(first: Any, *rest: Any, **named: Any) -> Any:
-        if call == "open" and not str(first).endswith(".tmp"):
-            return real(first, *rest, **named)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, call, fail)
-        with pytest.raises(ConfigWriteError, match="No space left") as raised:
-            runtime.update(io, {"timeoutSec": 8})
+    with full_disk(call), pytest.raises(ConfigWriteError, match="No space left") as raised:
+        runtime.update(io, {"timeoutSec": 8})
     assert raised.value.errno == errno.ENOSPC
     assert isinstance(raised.value.__cause__, OSError)
     assert str(file) in str(raised.value)
