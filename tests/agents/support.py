@@ -9,6 +9,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -269,3 +270,64 @@ def other_user() -> int:
     if os.geteuid() != 0:
         pytest.skip("only root can give a file to another user")
     return 12345
+
+
+# Closes agents amid their lease changes, at each line in turn. ``close_at(number)`` of the test
+# says whether there was such a line.
+_AT_EACH_LINE = """
+import gc
+package = os.path.dirname(pix_shm.__file__)
+stays = pix_shm.attach(session="stays")
+
+def opened(number):
+    agent = pix_shm.attach(session=str(number))
+    if sys.argv[1] == "True":
+        os.unlink("/dev/shm" + agent._segment.name)
+    return agent
+
+def change(agent, number, act):
+    lines = [0]
+    def trace(frame, event, argument):
+        if not frame.f_code.co_filename.startswith(package):
+            return None
+        if event == "line":
+            lines[0] += 1
+            if lines[0] == number:
+                act()
+        return trace
+    sys.settrace(trace)
+    try:
+        pix_shm.begin_agent_block(agent.events, "ask", "Proceed?")()
+    finally:
+        sys.settrace(None)
+    return lines[0] >= number
+
+{close_at}
+
+number, wrong = 0, []
+while close_at(number := number + 1):
+    gc.collect()
+    pix_shm.begin_agent_activity(stays.events, "once more")()
+    shown = [a.session for a in pix_shm.agents()], pix_shm.state().state
+    if shown != (["stays"], "idle"):
+        wrong.append((number, shown))
+say(number > 30, wrong)
+hear()
+"""
+
+
+def assert_closing_leaves_nothing(
+    processes: Processes, agent_dir: Path, close_at: str, *, removed: bool
+) -> None:
+    """An agent that is closed at any line of a lease change leaves neither lease nor slot.
+
+    ``close_at`` is the code of that function: for it there are ``opened(number)``, an agent, and
+    ``change(agent, number, act)``, a lease change in which ``act()`` is called at that line. With
+    ``removed``, the segment was removed just before.
+    """
+    code = _AT_EACH_LINE.format(close_at=textwrap.dedent(close_at).strip())
+    child = processes.start(code, removed)
+    assert child.hear() == "True []"
+    assert len(slots_held(agent_dir)) == 1
+    child.say()
+    assert child.finish() == ""

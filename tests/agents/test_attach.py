@@ -7,7 +7,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from agents.support import LOCK_WORD, PATIENT, slots_held, start_agent, words_of
+from agents.support import (
+    LOCK_WORD,
+    PATIENT,
+    assert_closing_leaves_nothing,
+    slots_held,
+    start_agent,
+    words_of,
+)
 from processes import PATIENCE, Processes, remove_segment
 
 import pix_shm
@@ -107,59 +114,35 @@ def test_closing_while_another_thread_changes_a_lease_leaves_no_agent_behind(
     agent_dir: Path, processes: Processes, removed: bool
 ) -> None:
     """At each line of the lease change in turn, which the other thread is in until it is closed."""
-    child = processes.start(
+    assert_closing_leaves_nothing(
+        processes,
+        agent_dir,
         """
-        import gc, threading
+        import threading
         import pix_shm.agent
         pix_shm.agent.WAIT_SECONDS = 0.001  # the other thread holds the lock, and goes on later
-        package = os.path.dirname(pix_shm.__file__)
-        stays = pix_shm.attach(session="stays")
 
         def close_at(number):
-            agent = pix_shm.attach(session=str(number))
-            if sys.argv[1] == "True":
-                os.unlink("/dev/shm" + agent._segment.name)
-            lines, reached, closed = [0], threading.Event(), threading.Event()
-            def trace(frame, event, argument):
-                if not frame.f_code.co_filename.startswith(package):
-                    return None
-                if event == "line":
-                    lines[0] += 1
-                    if lines[0] == number:
-                        reached.set()
-                        closed.wait()
-                return trace
-            def change():
-                sys.settrace(trace)
+            agent = opened(number)
+            reached, closed, there = threading.Event(), threading.Event(), []
+            def act():
+                reached.set()
+                closed.wait()
+            def run():
                 try:
-                    pix_shm.begin_agent_block(agent.events, "ask", "Proceed?")()
+                    there.append(change(agent, number, act))
                 finally:
-                    sys.settrace(None)
                     reached.set()
-            thread = threading.Thread(target=change)
+            thread = threading.Thread(target=run)
             thread.start()
             reached.wait()
             agent.close()
             closed.set()
             thread.join()
-            return lines[0] >= number
-
-        number, wrong = 0, []
-        while close_at(number := number + 1):
-            gc.collect()
-            pix_shm.begin_agent_activity(stays.events, "once more")()
-            shown = [a.session for a in pix_shm.agents()], pix_shm.state().state
-            if shown != (["stays"], "idle"):
-                wrong.append((number, shown))
-        say(number > 30, wrong)
-        hear()
+            return there[0]
         """,
-        removed,
+        removed=removed,
     )
-    assert child.hear() == "True []"
-    assert len(slots_held(agent_dir)) == 1
-    child.say()
-    assert child.finish() == ""
 
 
 def test_closing_where_the_host_closed_every_descriptor_frees_no_slot_of_another_agent(

@@ -10,8 +10,8 @@ import pytest
 from agents.support import (
     PROMISE,
     Counting,
+    assert_closing_leaves_nothing,
     never_made,
-    slots_held,
     start_agent,
     stopped_holder,
 )
@@ -160,51 +160,20 @@ def test_a_signal_handler_that_closes_the_agent_amid_its_lease_change_leaves_non
     agent_dir: Path, processes: Processes, removed: bool
 ) -> None:
     """At each line of the lease change in turn."""
-    child = processes.start(
+    assert_closing_leaves_nothing(
+        processes,
+        agent_dir,
         """
-        import gc
-        package = os.path.dirname(pix_shm.__file__)
-        stays = pix_shm.attach(session="stays")
-
         def close_at(number):
-            agent = pix_shm.attach(session=str(number))
-            if sys.argv[1] == "True":
-                os.unlink("/dev/shm" + agent._segment.name)
+            agent = opened(number)
             signal.signal(signal.SIGUSR1, lambda *_: agent.close())
-            lines = [0]
-            def trace(frame, event, argument):
-                if not frame.f_code.co_filename.startswith(package):
-                    return None
-                if event == "line":
-                    lines[0] += 1
-                    if lines[0] == number:
-                        signal.raise_signal(signal.SIGUSR1)
-                return trace
-            sys.settrace(trace)
-            try:
-                pix_shm.begin_agent_block(agent.events, "ask", "Proceed?")()
-            finally:
-                sys.settrace(None)
+            there = change(agent, number, lambda: signal.raise_signal(signal.SIGUSR1))
             signal.signal(signal.SIGUSR1, signal.SIG_DFL)
             agent.close()
-            return lines[0] >= number
-
-        number, wrong = 0, []
-        while close_at(number := number + 1):
-            gc.collect()
-            pix_shm.begin_agent_activity(stays.events, "once more")()
-            shown = [a.session for a in pix_shm.agents()], pix_shm.state().state
-            if shown != (["stays"], "idle"):
-                wrong.append((number, shown))
-        say(number > 30, wrong)
-        hear()
+            return there
         """,
-        removed,
+        removed=removed,
     )
-    assert child.hear() == "True []"
-    assert len(slots_held(agent_dir)) == 1
-    child.say()
-    assert child.finish() == ""
 
 
 def test_a_signal_handler_that_opens_a_lease_amid_a_new_segment_waits_for_no_thread_for_ever(
