@@ -10,7 +10,6 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -291,22 +290,34 @@ def _places(runtime: Runtime) -> list[str]:
     return [*dict.fromkeys((runtime.directory, target))]
 
 
+@dataclass(frozen=True)
+class _Locks:
+    """What locks a file at one of the places where a lock may lie."""
+
+    path: str
+    holder: int | None = None
+    """Who has the kernel's lock."""
+    standing: Standing | None = None
+    """Whose the lock file is."""
+    failure: OSError | None = None
+
+
 def _config_locks(runtime: Runtime) -> Iterator[Finding]:
     found: list[Finding] = []
-    for path in _guarded(runtime):
-        try:
-            holder, standing = _standing(path)
-        except OSError as error:
-            found.append(Finding("config lock", "problem", f"{path}.lock: {error.strerror}"))
-            continue
-        if holder is not None:
-            found.append(_held(f"{os.path.dirname(path)}: locked", holder))
+    looked = _locks(runtime)
+    for locks in looked:
+        path, standing = locks.path, locks.standing
+        if locks.failure is not None:
+            message = f"{path}.lock: {locks.failure.strerror}"
+            found.append(Finding("config lock", "problem", message))
+        if locks.holder is not None:
+            found.append(_held(f"{os.path.dirname(path)}: locked", locks.holder))
         if standing is not None and not standing.readable:
             message = f"{path}.lock: cannot be read, and keeps everybody from writing"
             found.append(Finding("config lock", "problem", message, "remove it"))
         elif standing is not None and not standing.abandoned:
             found.append(_held(f"{path}.lock: held", standing.holder))
-    left = remains(runtime)
+    left = _remains(looked)
     if left:
         message = f"left by dead writers: {' '.join(left)}"
         advice = f"{_REPAIR}, and so does the next change"
@@ -316,13 +327,15 @@ def _config_locks(runtime: Runtime) -> Iterator[Finding]:
 
 def remains(runtime: Runtime) -> list[str]:
     """Return the paths of what dead writers left: their locks, and their temporary files."""
+    return _remains(_locks(runtime))
+
+
+def _remains(looked: list[_Locks]) -> list[str]:
     found: list[str] = []
-    for path in _guarded(runtime):
-        directory = os.path.dirname(path)
-        with suppress(OSError):
-            _, standing = _standing(path)
-            if standing is not None and standing.abandoned:
-                found.append(f"{path}.lock")
+    for locks in looked:
+        directory = os.path.dirname(locks.path)
+        if locks.standing is not None and locks.standing.abandoned:
+            found.append(f"{locks.path}.lock")
         found += [os.path.join(directory, name) for name in left_over(directory)]
     return found
 
@@ -336,13 +349,21 @@ def _guarded(runtime: Runtime) -> list[str]:
     return [path for path in paths if os.path.isdir(os.path.dirname(path))]
 
 
-def _standing(path: str) -> tuple[int | None, Standing | None]:
-    """Return who has the kernel's lock for a file, and whose the lock file beside it is."""
-    lock = DirectoryLock(os.path.dirname(path))
+def _locks(runtime: Runtime) -> list[_Locks]:
+    """Look at the locks, which takes some hundredths of a second where there is a lock file."""
+    return [_locks_of(path) for path in _guarded(runtime)]
+
+
+def _locks_of(path: str) -> _Locks:
     try:
-        return lock.holder(), NodeLock(path, lock.descriptor, None).standing()
-    finally:
-        lock.release()
+        lock = DirectoryLock(os.path.dirname(path))
+        try:
+            holder = lock.holder()
+            return _Locks(path, holder, NodeLock(path, lock.descriptor, None).standing())
+        finally:
+            lock.release()
+    except OSError as error:
+        return _Locks(path, failure=error)
 
 
 def _held(what: str, process: int | None) -> Finding:

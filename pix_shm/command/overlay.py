@@ -32,6 +32,7 @@ from pix_shm.command.layout import Item, Page
 from pix_shm.command.output import complain, visible
 from pix_shm.command.rows import ROWS, Row
 from pix_shm.command.terminal import Terminal, size
+from pix_shm.command.values import SOURCE
 from pix_shm.errors import PixShmError
 from pix_shm.segment import segment_of
 from pix_shm.watching import Watcher
@@ -41,7 +42,6 @@ STORE_SECONDS = 5.0
 
 _SLOW_SECONDS = 0.3  # after which it is said that a change is not stored yet
 _CLOSE_SECONDS = 1.0  # for a change that is being written, when there is no more time
-_SOURCE = "pix"
 _PROBLEMS = 2
 
 # The terminal's own colours, out of those that can be read on dark and on light ones.
@@ -156,7 +156,7 @@ class Overlay(App[int]):
             return self.runtime.update(
                 row.section,
                 lambda stored: {row.attribute: row.step(getattr(stored, row.attribute), direction)},
-                source=_SOURCE,
+                source=SOURCE,
                 origin="command",
                 timeout=timeout,
             )
@@ -169,7 +169,7 @@ class Overlay(App[int]):
         self._press(
             row,
             lambda timeout: self.runtime.reset(
-                row.section, [row.path], source=_SOURCE, origin="command", timeout=timeout
+                row.section, [row.path], source=SOURCE, origin="command", timeout=timeout
             ),
         )
 

@@ -15,11 +15,8 @@ from pix_shm._config.sections.handles import SECTIONS
 from pix_shm._config.sections.rules import ListOf, MapOf
 from pix_shm.command.output import complain, visible, write
 from pix_shm.command.summary import problem_line
-from pix_shm.command.values import Place, exported, fields, find
+from pix_shm.command.values import SOURCE, Place, exported, fields, find
 from pix_shm.errors import ArgumentError, ConfigValueError
-
-SOURCE = "pix"
-"""Who asks for a change, as its listeners are told."""
 
 _SHOWN = 60
 """Most characters of an argument that a message repeats."""

@@ -14,6 +14,9 @@ from pix_shm._config.sections.rules import MapOf, Rule
 from pix_shm._config.snapshot import Snapshot
 from pix_shm.errors import ArgumentError, ConfigValueError
 
+SOURCE = "pix"
+"""Who asks for a change that this command makes, as listeners are told."""
+
 
 @dataclass(frozen=True)
 class Place:
