@@ -167,6 +167,7 @@ def test_while_one_waits_its_leases_move_to_the_new_segment(
     assert eventually(lambda: pix_shm.agents() and pix_shm.agents()[0].message == "which?")
 
 
+@pytest.mark.usefixtures("agent_dir")
 def test_a_signal_handler_runs_and_may_end_it(processes: Processes) -> None:
     child = processes.start(
         """
