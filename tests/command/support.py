@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,3 +66,12 @@ def keepers_of(agent_dir: Path) -> list[int]:
             if PIX[2].encode() in arguments and b"run" in arguments:
                 found.append(process)
     return found
+
+
+def read_until(descriptor: int, text: bytes) -> bytes:
+    """Read what a terminal shows until ``text`` does; returns all of it."""
+    seen = b""
+    while text not in seen:
+        assert select.select([descriptor], [], [], PATIENCE)[0], seen
+        seen += os.read(descriptor, 100_000)
+    return seen

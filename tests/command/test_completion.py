@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import select
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command.support import pix
+from command.support import pix, read_until
 from config.test_sections import DEFAULTS
 from processes import PATIENCE
 
@@ -116,10 +115,10 @@ def _zsh(directory: Path) -> Complete:
         )
         os.close(theirs)
         try:
-            _read_until(ours, b"READY> ")
+            read_until(ours, b"READY> ")
             # The rest is read when the completion is over, whatever it put into the line.
             os.write(ours, line.encode() + b"\t" + b"\x15echo 'do'ne\n")
-            seen = _read_until(ours, b"\ndone")
+            seen = read_until(ours, b"\ndone")
         finally:
             shell.kill()
             shell.wait(PATIENCE)
@@ -130,14 +129,6 @@ def _zsh(directory: Path) -> Complete:
         return sorted({*filter(None, found.read_text().splitlines())})
 
     return complete
-
-
-def _read_until(descriptor: int, text: bytes) -> bytes:
-    seen = b""
-    while text not in seen:
-        assert select.select([descriptor], [], [], PATIENCE)[0], seen
-        seen += os.read(descriptor, 100_000)
-    return seen
 
 
 SHELLS: dict[str, Callable[[Path], Complete]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}

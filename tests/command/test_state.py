@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from agents.support import start_agent
-from command.support import PIX, pix
+from command.support import PIX, pix, read_until
 from processes import PATIENCE, Processes, name_of
 
 pytestmark = pytest.mark.usefixtures("agent_dir")
@@ -153,20 +152,12 @@ def test_agents_are_redrawn_on_a_terminal(processes: Processes) -> None:
     watch = subprocess.Popen([*PIX, "agents", "--watch"], stdout=theirs, stderr=theirs)
     os.close(theirs)
     try:
-        seen = _read_until(ours, b"first")
+        seen = read_until(ours, b"first")
         agent.ask("release('ask')")
         agent.ask("block('ask', 'second')")
-        seen += _read_until(ours, b"second")
+        seen += read_until(ours, b"second")
         assert seen.count(b"\x1b[H\x1b[2J") >= 2
     finally:
         watch.send_signal(signal.SIGINT)
         assert watch.wait(PATIENCE) == 130
         os.close(ours)
-
-
-def _read_until(descriptor: int, text: bytes) -> bytes:
-    seen = b""
-    while text not in seen:
-        assert select.select([descriptor], [], [], PATIENCE)[0], seen
-        seen += os.read(descriptor, 100_000)
-    return seen
